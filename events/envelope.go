@@ -1,0 +1,183 @@
+package events
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daybookhq/daybook/internal/canonical"
+	"github.com/daybookhq/daybook/redact"
+)
+
+// MaxDataBytes bounds the data of one event. Larger values go to the ledger's
+// blobs by hash before the event is made; an over-limit event is refused and is
+// never retried.
+const MaxDataBytes = 256 << 10
+
+// Errors of this package; each is wrapped with the event it is about.
+var (
+	// ErrTooLarge: the data is over [MaxDataBytes].
+	ErrTooLarge = errors.New("event data is too large: store the value as a blob and reference it by hash")
+	// ErrUnknownType: this build does not know the type.
+	ErrUnknownType = errors.New("unknown event type: a newer version of daybook may have written it")
+	// ErrUnknownVersion: this build knows the type but not this version of it.
+	ErrUnknownVersion = errors.New("unknown event version: upgrade the reader to the version that wrote it")
+	// ErrHash: the bytes do not have the hash kept beside them.
+	ErrHash = errors.New("event bytes do not match their hash")
+	// ErrMalformed: the bytes are not an event.
+	ErrMalformed = errors.New("malformed event")
+)
+
+// Envelope is everything about an event but its data.
+type Envelope struct {
+	ID    ID    `json:"id"`
+	RunID RunID `json:"run_id"`
+	// Seq is dense per run and starts at 1. Only the holder of the run's lease gives it.
+	Seq uint64 `json:"seq"`
+	// Epoch is the lease epoch of the holder that numbered the event, from 1.
+	Epoch   uint64 `json:"epoch"`
+	Type    Type   `json:"type"`
+	Version int    `json:"version"`
+	// Time is in UTC with microseconds (what both databases keep) and never
+	// before the previous event's.
+	Time   time.Time `json:"time"`
+	Tenant string    `json:"tenant"`
+	// SessionID groups runs that share a transcript; empty for none.
+	SessionID string `json:"session_id,omitempty"`
+	// Trace is a W3C traceparent; empty for none.
+	Trace string `json:"trace,omitempty"`
+	// Prev is the hash of the event before, or [Genesis] for the first.
+	Prev Hash `json:"prev"`
+}
+
+// Event is a decoded event.
+type Event struct {
+	Envelope
+	Hash Hash
+	Data Payload
+}
+
+// Sealed is an event in the form that is stored and sent: canonical bytes and
+// their hash. The bytes are never re-encoded. The zero value is no event.
+type Sealed struct {
+	env   Envelope
+	bytes []byte
+	hash  Hash
+}
+
+// Envelope returns the decoded envelope.
+func (s Sealed) Envelope() Envelope { return s.env }
+
+// Bytes returns the stored bytes. The caller must not modify them.
+func (s Sealed) Bytes() []byte { return s.bytes }
+
+// Hash returns the SHA-256 of Bytes.
+func (s Sealed) Hash() Hash { return s.hash }
+
+// IsZero reports whether s holds no event.
+func (s Sealed) IsZero() bool { return len(s.bytes) == 0 }
+
+type wire struct {
+	Envelope
+	Data json.RawMessage `json:"data"`
+}
+
+// Seal makes the stored form of an event. It is the only way there, and it
+// takes data only in the form that the redactor gives. Time is cut to
+// microseconds in UTC. Errors: [ErrTooLarge], [ErrUnknownType], [ErrMalformed].
+func Seal(env Envelope, data redact.JSON) (Sealed, error) {
+	switch {
+	case data.IsZero():
+		return Sealed{}, fmt.Errorf("seal %s: no data: %w", env.Type, ErrMalformed)
+	case data.Len() > MaxDataBytes:
+		return Sealed{}, fmt.Errorf("seal %s: %d bytes, at most %d: %w", env.Type, data.Len(), MaxDataBytes, ErrTooLarge)
+	case env.Seq == 0 || env.Epoch == 0 || env.ID.IsZero() || env.RunID.IsZero() || env.Time.IsZero():
+		return Sealed{}, fmt.Errorf("seal %s: id, run, seq, epoch and time are required: %w", env.Type, ErrMalformed)
+	}
+	if _, err := newPayload(env.Type, env.Version); err != nil {
+		return Sealed{}, fmt.Errorf("seal %s: %w", env.Type, err)
+	}
+	env.Time = Timestamp(env.Time)
+	b, err := canonical.Marshal(wire{env, data.Bytes()})
+	if err != nil {
+		return Sealed{}, fmt.Errorf("seal %s: %w", env.Type, err)
+	}
+	return Sealed{env: env, bytes: b, hash: sha256.Sum256(b)}, nil
+}
+
+// Timestamp cuts t to what is stored: UTC, microseconds, no monotonic reading.
+func Timestamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// Parse reads stored bytes and checks them against their hash. It does not
+// decode the data, so it also reads types and versions this build does not know.
+// It keeps b. Errors: [ErrHash], [ErrMalformed].
+func Parse(b []byte, hash Hash) (Sealed, error) {
+	if sha256.Sum256(b) != hash {
+		return Sealed{}, fmt.Errorf("parse event: %w", ErrHash)
+	}
+	var w wire
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&w); err != nil {
+		return Sealed{}, fmt.Errorf("parse event: %w: %w", ErrMalformed, err)
+	}
+	if w.ID.IsZero() || w.RunID.IsZero() || w.Seq == 0 || w.Epoch == 0 || w.Type == "" || len(w.Data) == 0 {
+		return Sealed{}, fmt.Errorf("parse event: id, run, seq, epoch, type or data missing: %w", ErrMalformed)
+	}
+	return Sealed{env: w.Envelope, bytes: b, hash: hash}, nil
+}
+
+// Data returns the stored bytes of the event's data.
+func (s Sealed) Data() (json.RawMessage, error) {
+	var w struct {
+		Data json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(s.bytes, &w); err != nil {
+		return nil, fmt.Errorf("read data of %s: %w: %w", s.env.Type, ErrMalformed, err)
+	}
+	return w.Data, nil
+}
+
+// Decode returns the event with its typed data. Errors: [ErrUnknownType],
+// [ErrUnknownVersion], [ErrMalformed].
+func (s Sealed) Decode() (Event, error) {
+	raw, err := s.Data()
+	if err != nil {
+		return Event{}, err
+	}
+	p, err := DecodePayload(s.env.Type, s.env.Version, raw)
+	if err != nil {
+		return Event{}, fmt.Errorf("decode event: run %s seq %d: %w", s.env.RunID, s.env.Seq, err)
+	}
+	return Event{Envelope: s.env, Hash: s.hash, Data: p}, nil
+}
+
+// Fact is an event that has no number yet: whoever changes a run's state
+// without holding its lease inserts one in the same transaction, and the next
+// holder of the lease numbers it. Its id is fixed, so it is recorded once.
+type Fact struct {
+	ID      ID
+	RunID   RunID
+	Type    Type
+	Version int
+	Trace   string
+	// Data has been through the redactor and is at most [MaxDataBytes].
+	Data json.RawMessage
+	// At is when the fact was inserted, in database time.
+	At time.Time
+}
+
+// NewFact makes the fact of a payload. Errors: [ErrTooLarge], [ErrUnknownType].
+func NewFact(id ID, run RunID, t Type, data redact.JSON, trace string) (Fact, error) {
+	if data.IsZero() || data.Len() > MaxDataBytes {
+		return Fact{}, fmt.Errorf("make fact %s: %d bytes, want 1 to %d: %w", t, data.Len(), MaxDataBytes, ErrTooLarge)
+	}
+	v, ok := CurrentVersion(t)
+	if !ok {
+		return Fact{}, fmt.Errorf("make fact %q: %w", t, ErrUnknownType)
+	}
+	return Fact{ID: id, RunID: run, Type: t, Version: v, Trace: trace, Data: data.Bytes()}, nil
+}

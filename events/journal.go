@@ -1,0 +1,88 @@
+// Package events holds what can happen in a run: the envelope, one Go type per
+// event, their canonical bytes and hash chain, and the contracts of the journal
+// they are written to, the consumer that projects them and the feed others read.
+package events
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Limits of one journal message.
+const (
+	MaxEnvelopeEvents = 1000
+	MaxEnvelopeBytes  = 512 << 10
+)
+
+// Errors of the journal.
+var (
+	// ErrJournalFull: the stream is full and discards new messages. The journal
+	// keeps what it was given and tries again; nothing is dropped.
+	ErrJournalFull = errors.New("journal stream is full: start a projector or raise its limits; the worker keeps its events and tries again")
+	// ErrJournalClosed: Append or Record after Close.
+	ErrJournalClosed = errors.New("journal is closed")
+)
+
+// Journal makes the events of one worker durable, in order. Delivery is at
+// least once: a send whose answer is unknown is sent again byte for byte, and
+// whoever reads drops duplicates by (run, seq, hash). Safe for concurrent use.
+type Journal interface {
+	// Record returns nil once every event is stored (the broker has acknowledged).
+	// When ctx ends first it returns the cause, and the events are still sent:
+	// they have been accepted. Errors: [ErrJournalClosed].
+	Record(ctx context.Context, es ...Sealed) error
+	// Append accepts events without waiting for the broker; they are stored
+	// after everything accepted before. It blocks only while the journal holds
+	// more than it may (back-pressure). Errors: [ErrJournalClosed].
+	Append(ctx context.Context, es ...Sealed) (Receipt, error)
+	// Err returns why the journal is not getting through at the moment, such as
+	// [ErrJournalFull]; nil when it is.
+	Err() error
+	// Close sends what was accepted and waits for it, at most until ctx ends.
+	Close(ctx context.Context) error
+}
+
+// Receipt tells when accepted events are stored.
+type Receipt interface {
+	// Done is closed when the broker has acknowledged the events.
+	Done() <-chan struct{}
+}
+
+// Message is one journal message as a consumer sees it.
+type Message struct {
+	Worker string
+	// Sequence is the stream's sequence; it starts again when a stream is made anew.
+	Sequence uint64
+	// Deliveries counts from 1.
+	Deliveries uint64
+	Time       time.Time
+	Data       []byte
+	// Handle is the implementation's own; callers pass it back in Ack.
+	Handle any
+}
+
+// Consumer reads the journal once over all its users, in stream order, at
+// least once. Safe for concurrent use.
+type Consumer interface {
+	// Fetch returns up to n messages, waiting at most wait for the first. No
+	// message is not an error. A missing stream or consumer is made again.
+	Fetch(ctx context.Context, n int, wait time.Duration) ([]Message, error)
+	// Ack confirms messages whose events are committed; they are not delivered again.
+	Ack(ctx context.Context, ms ...Message) error
+	// Tail calls f with every message of worker's subject that was stored when
+	// Tail was called and that the consumer has not confirmed, oldest first.
+	// It neither confirms nor takes them from other readers.
+	Tail(ctx context.Context, worker string, f func(Message) error) error
+	// Lag returns how many stored messages are not confirmed yet.
+	Lag(ctx context.Context) (uint64, error)
+	Close(ctx context.Context) error
+}
+
+// Feed is the public stream: one message per valid event, subject
+// daybook.feed.<tenant>.<type>.<run>, in order per run, at least once.
+type Feed interface {
+	// Publish returns once every event is stored, in the order given.
+	Publish(ctx context.Context, es ...Sealed) error
+	Close(ctx context.Context) error
+}

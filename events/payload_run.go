@@ -1,0 +1,223 @@
+package events
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// StoppedBy says why a run ended. Stored; never renamed.
+type StoppedBy string
+
+// Stop reasons.
+const (
+	StoppedByFinish           StoppedBy = "finish"
+	StoppedByDeclined         StoppedBy = "declined"
+	StoppedBySilent           StoppedBy = "silent"
+	StoppedByArtifactFinished StoppedBy = "artifact_finished"
+	StoppedByArtifactFailed   StoppedBy = "artifact_failed"
+	StoppedByMaxTurns         StoppedBy = "max_turns"
+	StoppedByBudget           StoppedBy = "budget"
+	StoppedByDeadline         StoppedBy = "deadline"
+	StoppedByCancelled        StoppedBy = "cancelled"
+	StoppedByError            StoppedBy = "error"
+)
+
+// ParkReason names what a parked run waits for. Stored; never renamed.
+type ParkReason string
+
+// Park reasons.
+const (
+	ParkInDoubt         ParkReason = "in_doubt"          // an effect of this run that nobody can know about
+	ParkEffectBusy      ParkReason = "effect_busy"       // an effect that another run has begun or has in doubt
+	ParkTimer           ParkReason = "timer"             // a moment
+	ParkModelRetry      ParkReason = "model_retry"       // a moment: the model provider asked to wait
+	ParkApproval        ParkReason = "approval"          // a person's decision
+	ParkSignal          ParkReason = "signal"            // a message from outside
+	ParkChild           ParkReason = "child"             // child runs
+	ParkAsyncTool       ParkReason = "async_tool"        // whoever completes the call
+	ParkAuditBehind     ParkReason = "audit_behind"      // the record of earlier effects
+	ParkNoCapableWorker ParkReason = "no_capable_worker" // a worker that has the run's tools
+	ParkHandover        ParkReason = "handover"          // any worker: the last one shut down
+)
+
+// RunQueued is the first event of every run; its holder makes it from the runs row.
+type RunQueued struct {
+	Agent     string          `json:"agent"`
+	Input     json.RawMessage `json:"input"`
+	ClientKey string          `json:"client_key"`
+	Queue     string          `json:"queue"`
+	Owner     string          `json:"owner,omitempty"`
+	Priority  int             `json:"priority,omitempty"`
+	// Root is the run at the head of the lineage (retries, forks, children); a run of its own names itself.
+	Root     RunID     `json:"root"`
+	Parent   RunID     `json:"parent,omitzero"`
+	QueuedAt time.Time `json:"queued_at"`
+	// Deadline is zero for none.
+	Deadline time.Time `json:"deadline,omitzero"`
+}
+
+// ToolBinding freezes what a run relies on about one tool. After a crash the
+// stricter of the recorded and the current declaration applies.
+type ToolBinding struct {
+	Name     string `json:"name"`
+	Hash     Hash   `json:"hash"` // of the whole declaration
+	Effect   string `json:"effect"`
+	Recovery string `json:"recovery"`
+	Scope    string `json:"scope,omitempty"`
+}
+
+// Limits bound a run. Zero means the default of the agent package.
+type Limits struct {
+	MaxTurns  int `json:"max_turns,omitempty"`
+	MaxTokens int `json:"max_tokens,omitempty"`
+	// MaxModelAttempts bounds the tries of one model call.
+	MaxModelAttempts int `json:"max_model_attempts,omitempty"`
+}
+
+// RunStarted freezes what the run is bound to, by hash; the bodies are blobs.
+type RunStarted struct {
+	Worker      string        `json:"worker"`
+	Agent       string        `json:"agent"`
+	AgentHash   Hash          `json:"agent_hash"`
+	PromptHash  Hash          `json:"prompt_hash"` // blob: the composed system prompt
+	Model       string        `json:"model"`
+	Loop        string        `json:"loop"`
+	LoopVersion int           `json:"loop_version"`
+	Validators  []string      `json:"validators,omitempty"`
+	Tools       []ToolBinding `json:"tools"`
+	Limits      Limits        `json:"limits"`
+}
+
+// RunResumed is the first event of every holder after the first.
+type RunResumed struct {
+	Worker   string `json:"worker"`
+	Epoch    uint64 `json:"epoch"`
+	BaseSeq  uint64 `json:"base_seq"`
+	BaseHash Hash   `json:"base_hash"`
+	// SetAside counts rows beyond the base that this takeover made invalid.
+	SetAside int `json:"set_aside,omitempty"`
+}
+
+// RunParked says what the run waits for; it holds no worker, goroutine or lease meanwhile.
+type RunParked struct {
+	Reason ParkReason `json:"reason"`
+	// Detail says it for a person.
+	Detail string  `json:"detail,omitempty"`
+	OpKey  Hash    `json:"op_key,omitzero"`
+	Call   *CallID `json:"call,omitempty"`
+	// Until is when the run is looked at again whatever happens; zero means never by itself.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// RunUnparked is the fact that ends a wait.
+type RunUnparked struct {
+	Reason ParkReason `json:"reason"`
+	Detail string     `json:"detail,omitempty"`
+	OpKey  Hash       `json:"op_key,omitzero"`
+}
+
+// RunFinished ends a run that did what it was asked, or declined to.
+type RunFinished struct {
+	StoppedBy       StoppedBy       `json:"stopped_by"`
+	Output          json.RawMessage `json:"output,omitempty"`
+	DeclinedBecause string          `json:"declined_because,omitempty"`
+	Turns           int             `json:"turns"`
+}
+
+// RunFailed ends a run that could not go on.
+type RunFailed struct {
+	StoppedBy StoppedBy `json:"stopped_by"`
+	Error     ErrorInfo `json:"error"`
+	Turns     int       `json:"turns"`
+}
+
+// RunCancelled ends a run on request.
+type RunCancelled struct {
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	Turns  int    `json:"turns"`
+}
+
+// ErrorInfo is an error as a value. Kind is for machines and stored, Message is redacted text for people.
+type ErrorInfo struct {
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+}
+
+// ApprovalRequested asks a person before a call.
+type ApprovalRequested struct {
+	Approval ID        `json:"approval"`
+	Call     CallID    `json:"call"`
+	Tool     string    `json:"tool"`
+	Digest   Hash      `json:"digest"`
+	Expires  time.Time `json:"expires"`
+}
+
+// ApprovalDecided is the fact of a person's decision.
+type ApprovalDecided struct {
+	Approval ID     `json:"approval"`
+	Decision string `json:"decision"` // "approved" or "denied"
+	By       string `json:"by"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// BudgetExceeded says which budget would have been overspent.
+type BudgetExceeded struct {
+	Budget string  `json:"budget"`
+	Limit  PicoUSD `json:"limit"`
+	Wanted PicoUSD `json:"wanted"`
+}
+
+// SignalReceived is a message from outside.
+type SignalReceived struct {
+	Name string          `json:"name"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// TimerFired says that a moment the run waited for has come.
+type TimerFired struct {
+	Due time.Time `json:"due"`
+}
+
+// ChildStarted names a child run.
+type ChildStarted struct {
+	Child RunID  `json:"child"`
+	Call  CallID `json:"call"`
+}
+
+// ChildFinished carries a child's end to its parent.
+type ChildFinished struct {
+	Child     RunID           `json:"child"`
+	StoppedBy StoppedBy       `json:"stopped_by"`
+	Output    json.RawMessage `json:"output,omitempty"`
+}
+
+// OperatorActed records what a person did to a run; every operator verb is an event.
+type OperatorActed struct {
+	Verb   string `json:"verb"` // cancel, resolve, …
+	By     string `json:"by"`
+	Detail string `json:"detail,omitempty"`
+}
+
+func (RunQueued) eventType() Type         { return "run_queued" }
+func (RunStarted) eventType() Type        { return "run_started" }
+func (RunResumed) eventType() Type        { return "run_resumed" }
+func (RunParked) eventType() Type         { return "run_parked" }
+func (RunUnparked) eventType() Type       { return "run_unparked" }
+func (RunFinished) eventType() Type       { return "run_finished" }
+func (RunFailed) eventType() Type         { return "run_failed" }
+func (RunCancelled) eventType() Type      { return "run_cancelled" }
+func (ApprovalRequested) eventType() Type { return "approval_requested" }
+func (ApprovalDecided) eventType() Type   { return "approval_decided" }
+func (BudgetExceeded) eventType() Type    { return "budget_exceeded" }
+func (SignalReceived) eventType() Type    { return "signal_received" }
+func (TimerFired) eventType() Type        { return "timer_fired" }
+func (ChildStarted) eventType() Type      { return "child_started" }
+func (ChildFinished) eventType() Type     { return "child_finished" }
+func (OperatorActed) eventType() Type     { return "operator_acted" }
+
+// Terminal reports whether a run ends with an event of type t. Facts may follow
+// it; nothing else may.
+func Terminal(t Type) bool {
+	return t == RunFinished{}.eventType() || t == RunFailed{}.eventType() || t == RunCancelled{}.eventType()
+}

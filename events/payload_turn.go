@@ -1,0 +1,267 @@
+package events
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// CallID is the identity of a tool call within its run: ours, not the provider's.
+type CallID struct {
+	Turn  int `json:"turn"`  // from 1
+	Index int `json:"index"` // from 0, in the order the model asked
+}
+
+func (c CallID) String() string { return fmt.Sprintf("t%d.c%d", c.Turn, c.Index) }
+
+// CallRef names a call of some run.
+type CallRef struct {
+	Run  RunID  `json:"run"`
+	Call CallID `json:"call"`
+}
+
+// TurnStarted opens a turn: one model call and the tool calls it asks for.
+type TurnStarted struct {
+	Turn int `json:"turn"`
+}
+
+// ModelCallStarted precedes every wire call to a model, and is acknowledged
+// before the request leaves. It never repeats the messages.
+type ModelCallStarted struct {
+	Turn        int      `json:"turn"`
+	Attempt     int      `json:"attempt"` // from 1, over crashes too
+	Model       string   `json:"model"`
+	RequestHash Hash     `json:"request_hash"`
+	Messages    int      `json:"messages"`
+	Tools       []string `json:"tools"`
+}
+
+// Usage counts tokens as billed. Input is uncached input for every provider.
+// Missing is set when the provider sent no usage: then nothing is known, which
+// is not zero.
+type Usage struct {
+	Input      int64 `json:"input"`
+	Output     int64 `json:"output"`
+	CacheRead  int64 `json:"cache_read,omitempty"`
+	CacheWrite int64 `json:"cache_write,omitempty"`
+	Reasoning  int64 `json:"reasoning,omitempty"`
+	Missing    bool  `json:"missing,omitempty"`
+}
+
+// Rates are the prices frozen on a row, per million tokens.
+type Rates struct {
+	Table      string  `json:"table"` // name and date of the price table
+	Input      PicoUSD `json:"input"`
+	Output     PicoUSD `json:"output"`
+	CacheRead  PicoUSD `json:"cache_read,omitempty"`
+	CacheWrite PicoUSD `json:"cache_write,omitempty"`
+}
+
+// ToolCall is one call that a model asked for.
+type ToolCall struct {
+	// ProviderID is the provider's id as sent: data that may be missing or repeated.
+	ProviderID string `json:"provider_id,omitempty"`
+	Name       string `json:"name"`
+	// Arguments are as the model wrote them: possibly no JSON object. A text
+	// that is not JSON at all is kept as a JSON string, with Malformed set.
+	Arguments json.RawMessage `json:"arguments"`
+	Malformed bool            `json:"malformed,omitempty"`
+}
+
+// ModelCallFinished is a model's answer. It is never paid for twice.
+type ModelCallFinished struct {
+	Turn        int        `json:"turn"`
+	Attempt     int        `json:"attempt"`
+	Model       string     `json:"model"`
+	ServedModel string     `json:"served_model"`
+	Text        string     `json:"text,omitempty"`
+	ToolCalls   []ToolCall `json:"tool_calls,omitempty"`
+	StopReason  string     `json:"stop_reason"` // end_turn, tool_use, max_tokens, refusal, …
+	Usage       Usage      `json:"usage"`
+	// Cost is nil when the model that served has no known price: unpriced, not free.
+	Cost      *PicoUSD `json:"cost,omitempty"`
+	Rates     *Rates   `json:"rates,omitempty"`
+	LatencyMS int64    `json:"latency_ms"`
+}
+
+// ModelCallError is an attempt without a usable answer. Usage and cost stand
+// here too when the provider billed it.
+type ModelCallError struct {
+	Turn      int       `json:"turn"`
+	Attempt   int       `json:"attempt"`
+	Model     string    `json:"model"`
+	Error     ErrorInfo `json:"error"`
+	Retryable bool      `json:"retryable"`
+	// RetryAt is when the next attempt may start; zero when there is none.
+	RetryAt   time.Time `json:"retry_at,omitzero"`
+	Usage     *Usage    `json:"usage,omitempty"`
+	Cost      *PicoUSD  `json:"cost,omitempty"`
+	LatencyMS int64     `json:"latency_ms"`
+}
+
+// Source is where an answer came from.
+type Source struct {
+	Title string `json:"title,omitempty"`
+	URL   string `json:"url,omitempty"`
+}
+
+// Truncated says how much of an output was kept, in bytes. Its absence is a
+// claim that the output is whole.
+type Truncated struct {
+	Kept int `json:"kept"`
+	Of   int `json:"of"`
+}
+
+// ToolResult is what a call gave: what the model reads, and what it cost.
+type ToolResult struct {
+	Status    string     `json:"status"` // "completed" or "failed"
+	Output    string     `json:"output,omitempty"`
+	Error     string     `json:"error,omitempty"`
+	Trust     string     `json:"trust,omitempty"` // "own" or "external"; empty = unknown
+	Sources   []Source   `json:"sources,omitempty"`
+	Truncated *Truncated `json:"truncated,omitempty"`
+	// Cost is the price of the call itself; nil = unmeasured, which is not free.
+	Cost *PicoUSD `json:"cost,omitempty"`
+	// Control is set by tools that end the run: "finish" or "decline".
+	Control string `json:"control,omitempty"`
+}
+
+// EffectRef ties a tool event to its effect. Only destructive calls have one.
+type EffectRef struct {
+	OpKey      Hash   `json:"op_key"`
+	Generation int    `json:"generation"` // from 1
+	Attempt    int    `json:"attempt"`    // of the op key, from 1: the fence of fenced tools
+	Token      ID     `json:"token"`
+	Recovery   string `json:"recovery"`
+}
+
+// ToolExecutionStarted precedes every execution. For a destructive call it is
+// the fact that Begin inserted.
+type ToolExecutionStarted struct {
+	Call      CallID          `json:"call"`
+	Attempt   int             `json:"attempt"` // of the call, from 1
+	Tool      string          `json:"tool"`
+	Effect    string          `json:"effect"`
+	Arguments json.RawMessage `json:"arguments"`
+	Ref       *EffectRef      `json:"ref,omitempty"`
+	At        time.Time       `json:"at"`
+	Deadline  time.Time       `json:"deadline,omitzero"`
+}
+
+// ToolExecutionProgress is what a running tool says of itself.
+type ToolExecutionProgress struct {
+	Call     CallID          `json:"call"`
+	Attempt  int             `json:"attempt"`
+	Tool     string          `json:"tool"`
+	Progress string          `json:"progress"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+	At       time.Time       `json:"at"`
+}
+
+// ToolExecutionFinished is the outcome of a call that gave a result.
+type ToolExecutionFinished struct {
+	Call    CallID     `json:"call"`
+	Attempt int        `json:"attempt"`
+	Tool    string     `json:"tool"`
+	Result  ToolResult `json:"result"`
+	Ref     *EffectRef `json:"ref,omitempty"`
+	// Repeated marks an earlier outcome handed to another call; Of names the call that took effect.
+	Repeated bool     `json:"repeated,omitempty"`
+	Of       *CallRef `json:"of,omitempty"`
+	// Redacted says that the replayed outcome is the redacted one because no seal key kept the exact bytes.
+	Redacted  bool      `json:"redacted,omitempty"`
+	LatencyMS int64     `json:"latency_ms"`
+	At        time.Time `json:"at"`
+}
+
+// ToolExecutionError is the outcome of a call that certainly failed. For a
+// destructive call: it took no effect.
+type ToolExecutionError struct {
+	Call      CallID     `json:"call"`
+	Attempt   int        `json:"attempt"`
+	Tool      string     `json:"tool"`
+	Result    ToolResult `json:"result"` // Status "failed"
+	Error     ErrorInfo  `json:"error"`
+	Ref       *EffectRef `json:"ref,omitempty"`
+	LatencyMS int64      `json:"latency_ms"`
+	At        time.Time  `json:"at"`
+}
+
+// BlockedReason is one of the five reasons why a call was not run.
+type BlockedReason string
+
+// Blocked reasons.
+const (
+	BlockedUnknownTool      BlockedReason = "unknown_tool"
+	BlockedToolDenied       BlockedReason = "tool_denied"
+	BlockedInvalidArguments BlockedReason = "invalid_arguments"
+	BlockedPermissionDenied BlockedReason = "permission_denied"
+	BlockedValidationFailed BlockedReason = "validation_failed"
+)
+
+// ToolExecutionBlocked is the outcome of a call that was not run.
+type ToolExecutionBlocked struct {
+	Call      CallID          `json:"call"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+	Reason    BlockedReason   `json:"reason"`
+	// Detail refines the reason: redacted_argument, identity_conflict, abandoned, …
+	Detail string     `json:"detail,omitempty"`
+	Result ToolResult `json:"result"` // Status "failed"
+	OpKey  Hash       `json:"op_key,omitzero"`
+	Of     *CallRef   `json:"of,omitempty"` // identity_conflict: the call that took effect
+	At     time.Time  `json:"at"`
+}
+
+// ToolExecutionInDoubt says that nobody can know whether a call took effect.
+type ToolExecutionInDoubt struct {
+	Call    CallID    `json:"call"`
+	Attempt int       `json:"attempt"`
+	Tool    string    `json:"tool"`
+	Ref     EffectRef `json:"ref"`
+	// Cause: takeover, timeout, panic, unclear_error, lease_lost, cancelled.
+	Cause    string    `json:"cause"`
+	Evidence string    `json:"evidence,omitempty"`
+	Deadline time.Time `json:"deadline"`
+	// Continue is set when the tool declares that the model may go on: it is told "unknown, do not retry".
+	Continue bool      `json:"continue,omitempty"`
+	At       time.Time `json:"at"`
+}
+
+// EffectState is the state of an effect. Stored; never renamed.
+type EffectState string
+
+// Effect states.
+const (
+	EffectStarted    EffectState = "started"
+	EffectApplied    EffectState = "applied"
+	EffectNotApplied EffectState = "not_applied"
+	EffectInDoubt    EffectState = "in_doubt"
+	EffectAbandoned  EffectState = "abandoned"
+)
+
+// EffectResolved is the fact that settles an effect in doubt: by a person, a
+// probe or late evidence. For the call it is the outcome.
+type EffectResolved struct {
+	Call   CallID      `json:"call"`
+	Tool   string      `json:"tool"`
+	Ref    EffectRef   `json:"ref"`
+	State  EffectState `json:"state"` // applied, not_applied or abandoned
+	Result ToolResult  `json:"result"`
+	By     string      `json:"by"` // "probe", "late_evidence" or a person
+	Note   string      `json:"note,omitempty"`
+	Forced bool        `json:"forced,omitempty"`
+	At     time.Time   `json:"at"`
+}
+
+func (TurnStarted) eventType() Type           { return "turn_started" }
+func (ModelCallStarted) eventType() Type      { return "model_call_started" }
+func (ModelCallFinished) eventType() Type     { return "model_call_finished" }
+func (ModelCallError) eventType() Type        { return "model_call_error" }
+func (ToolExecutionStarted) eventType() Type  { return "tool_execution_started" }
+func (ToolExecutionProgress) eventType() Type { return "tool_execution_progress" }
+func (ToolExecutionFinished) eventType() Type { return "tool_execution_finished" }
+func (ToolExecutionError) eventType() Type    { return "tool_execution_error" }
+func (ToolExecutionBlocked) eventType() Type  { return "tool_execution_blocked" }
+func (ToolExecutionInDoubt) eventType() Type  { return "tool_execution_in_doubt" }
+func (EffectResolved) eventType() Type        { return "effect_resolved" }
