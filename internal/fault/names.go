@@ -1,0 +1,24 @@
+package fault
+
+import "strings"
+
+// names lists every point there is. A point that is not in it panics when it is
+// hit, and internal/arch finds it before that.
+const names = `
+claim.before_commit claim.after_commit catchup.after_read epoch.after_commit
+journal.before_send journal.after_send journal.after_ack
+begin.before_send begin.after_commit
+exec.before_first_byte exec.after_first_byte exec.after_reply
+end.before_send end.after_commit
+park.before_commit park.after_commit
+finish.after_record finish.after_commit
+renew.before settle.after_record model.after_reply
+projector.before_tx projector.before_commit projector.after_commit projector.before_ack
+feed.after_publish
+checkpoint.before_sign checkpoint.after_write
+redact.before
+artifact.after_blob artifact.before_event
+`
+
+// Names lists the registered points, in the order in which a run meets them.
+func Names() []string { return strings.Fields(names) }
