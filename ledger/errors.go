@@ -1,0 +1,34 @@
+package ledger
+
+import "errors"
+
+// Errors of the contracts in this package; implementations wrap them with the
+// operation and what it was about.
+var (
+	// ErrNotFound: no such run, effect, attempt or blob.
+	ErrNotFound = errors.New("not found")
+	// ErrFenced: the lease's epoch is not the run's any more; nothing was committed.
+	ErrFenced = errors.New("fenced: another worker holds the run")
+	// ErrLeaseTooShort: less than a third of the lease is left; heartbeat first.
+	ErrLeaseTooShort = errors.New("lease too short to begin an effect: heartbeat and ask again")
+	// ErrAuditBehind: the facts of earlier effects are not recorded yet.
+	ErrAuditBehind = errors.New("audit behind: earlier effects are not in the record yet")
+	// ErrWindowMissing: the scope needs a declared window.
+	ErrWindowMissing = errors.New("scope owner or tenant needs a window: declare a duration or tools.Forever")
+	// ErrWouldWaitOnAncestor: a child would wait for an effect that its own ancestor holds.
+	ErrWouldWaitOnAncestor = errors.New("effect is held by an ancestor of this run, which waits for this run")
+	// ErrFactsPending: facts are not in the history yet, or the awaited thing is decided; append and decide again.
+	ErrFactsPending = errors.New("facts pending: append them and decide again")
+	// ErrClientKeyConflict: the client key was used with another input.
+	ErrClientKeyConflict = errors.New("client key was used before with another input: use a new key or send the same input")
+	// ErrEnded: the run has ended.
+	ErrEnded = errors.New("run has ended")
+	// ErrNotQuiescent: an attempt might still act.
+	ErrNotQuiescent = errors.New("an attempt may still be acting: wait until its deadline and grace have passed, or force")
+	// ErrNotInDoubt: there is nothing to resolve.
+	ErrNotInDoubt = errors.New("effect is not in doubt")
+	// ErrUnavailable: the database could not be asked; nothing is known about the request.
+	ErrUnavailable = errors.New("ledger database unavailable: check that it runs and is reachable, the call is tried again")
+	// ErrSchema: the database has not been migrated, or by a newer version.
+	ErrSchema = errors.New("ledger schema does not fit this version: run ledgerctl migrate")
+)

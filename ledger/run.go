@@ -1,0 +1,216 @@
+// Package ledger is the authority for what a run may do and the record of what
+// it did: runs and leases, effects, the archive of events, projections and
+// queries. It holds the contracts and the rules; the packages on its shelf keep
+// the data.
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/redact"
+)
+
+// State is where a run is. Stored; never renamed.
+type State string
+
+// Run states.
+const (
+	Queued     State = "queued"
+	Running    State = "running"
+	Parked     State = "parked"
+	Cancelling State = "cancelling"
+	Finished   State = "finished"
+	Failed     State = "failed"
+	Cancelled  State = "cancelled"
+)
+
+// Ended reports whether s is a state that a run never leaves.
+func (s State) Ended() bool { return s == Finished || s == Failed || s == Cancelled }
+
+// Submission asks for a run. Tenant, Queue, Agent, ClientKey, Input and InputMAC are required.
+type Submission struct {
+	// ID is the id the run gets; zero lets the store make one.
+	ID     events.RunID
+	Tenant string
+	Queue  string
+	Agent  string
+	// ClientKey makes submission idempotent per tenant.
+	ClientKey string
+	Input     redact.JSON
+	// InputMAC is the HMAC-SHA256 of the raw input under [Runs.TenantKey].
+	InputMAC  []byte
+	Owner     string
+	SessionID string
+	Parent    events.RunID
+	// Root is the head of the lineage; zero means the run itself.
+	Root     events.RunID
+	Requires []string
+	Priority int
+	DueAt    time.Time // zero = now
+	Deadline time.Time // zero = none
+	Trace    string
+}
+
+// Run is a row of runs.
+type Run struct {
+	ID, Root, Parent       events.RunID
+	Tenant, Queue, Agent   string
+	Owner, SessionID       string
+	ClientKey              string
+	Input                  json.RawMessage
+	Requires               []string
+	Priority               int
+	Trace                  string
+	CreatedAt, DueAt       time.Time
+	Deadline               time.Time // zero = none
+	State                  State
+	ParkReason             events.ParkReason
+	ParkDetail             string
+	ParkKey                events.Hash
+	WakeAt, ParkedAt       time.Time
+	Epoch                  uint64
+	Worker                 string
+	LeaseUntil             time.Time // zero = no lease
+	CancelBy, CancelReason string
+	StoppedBy              events.StoppedBy
+	Result                 json.RawMessage
+	Error                  string
+	EndedAt                time.Time
+}
+
+// Lease is the right to act for a run. The epoch only grows; the database
+// refuses every barrier of an older one.
+type Lease struct {
+	RunID  events.RunID
+	Epoch  uint64
+	Worker string
+	// TTL is the lease's full length: Begin wants a third of it left.
+	TTL time.Duration
+	// Remaining is what was left in database time when the answer was made. The
+	// holder counts it from before it sent the request.
+	Remaining time.Duration
+}
+
+// ClaimKind says what the holder has to do before the first step.
+type ClaimKind int
+
+// Claim kinds.
+const (
+	// ClaimFresh: no history yet; record run_queued and run_started.
+	ClaimFresh ClaimKind = iota + 1
+	// ClaimResume: the last holder left cleanly; the base is written.
+	ClaimResume
+	// ClaimTakeover: the last holder's journal tail must be projected, then Base called.
+	ClaimTakeover
+	// ClaimSettle: the run has ended and facts came in: append them, Flush, Release.
+	ClaimSettle
+)
+
+// ClaimRequest asks for runs. Worker and TTL are required; Limit 0 means 1.
+type ClaimRequest struct {
+	Worker       string
+	Queues       []string // empty = every queue
+	Capabilities []string // tool names this worker has
+	Limit        int
+	TTL          time.Duration
+	// OwnTokens are attempts still running in this worker: a claim does not put them in doubt.
+	OwnTokens []events.ID
+}
+
+// Claim is a run together with the lease on it.
+type Claim struct {
+	Run   Run
+	Lease Lease
+	Kind  ClaimKind
+	// LastWorker is the holder before; its journal tail matters for ClaimTakeover.
+	LastWorker string
+	// Base is set unless Kind is ClaimTakeover.
+	Base Base
+	// Facts are pending, in insertion order; the holder appends them at once.
+	Facts []events.Fact
+}
+
+// Base is where an epoch starts: the top of the chain that counts.
+type Base struct {
+	Seq      uint64      // 0 = no event yet
+	Hash     events.Hash // Genesis for Seq 0
+	SetAside int
+	Facts    []events.Fact
+}
+
+// Beat is a heartbeat's answer for one lease.
+type Beat struct {
+	RunID events.RunID
+	// Held is false when another epoch holds the run, or nobody does: stop acting for it.
+	Held         bool
+	Remaining    time.Duration
+	Cancelling   bool
+	CancelBy     string
+	CancelReason string
+	Facts        []events.Fact
+}
+
+// Runs is the queue and the leases. All methods are safe for concurrent use.
+// Errors that mean the database could not be asked wrap [ErrUnavailable].
+type Runs interface {
+	// Submit commits the run before it returns. existed is true when the client
+	// key was used before with the same input; another input is [ErrClientKeyConflict].
+	Submit(ctx context.Context, s Submission) (run Run, existed bool, err error)
+	// Run returns one run or [ErrNotFound].
+	Run(ctx context.Context, id events.RunID) (Run, error)
+	// Cancel moves a run that has not ended to cancelling and inserts the fact
+	// operator_acted. [ErrEnded] says that there is nothing to cancel.
+	Cancel(ctx context.Context, id events.RunID, by, reason string) (Run, error)
+	// Claim takes up to Limit runs: due, parked with something to wake them,
+	// with a lapsed lease, cancelling without a lease, or ended with facts.
+	// In the same transaction it moves started attempts of older epochs to in
+	// doubt (not: keyed and fenced ones of a live run, OwnTokens) with their facts.
+	Claim(ctx context.Context, r ClaimRequest) ([]Claim, error)
+	// Base is step (c) of a takeover: it sets aside what lies beyond the
+	// contiguous chain and writes the epoch's base. [ErrFenced] if the epoch is not ours.
+	Base(ctx context.Context, l Lease) (Base, error)
+	// Heartbeat extends leases of one worker by their TTL and returns pending facts.
+	Heartbeat(ctx context.Context, worker string, ls []Lease) ([]Beat, error)
+}
+
+// Prefix is every event of the run that the holder numbered and that is not
+// known to be in the archive, in order.
+type Prefix []events.Sealed
+
+// Parking says what a run waits for.
+type Parking struct {
+	Reason events.ParkReason
+	Detail string
+	OpKey  events.Hash // for in_doubt and effect_busy: the effect waited for
+	// After is when the run is looked at again whatever happens, counted from
+	// the transaction; zero or negative means never by itself. With
+	// [events.ParkHandover] the run goes back to the queue instead.
+	After time.Duration
+}
+
+// Ending ends a run.
+type Ending struct {
+	State     State // Finished, Failed or Cancelled
+	StoppedBy events.StoppedBy
+	Result    json.RawMessage
+	Error     string
+}
+
+// Barriers are the fsynced points of a run. Each locks the run, checks the
+// epoch ([ErrFenced]: nothing is committed), inserts the prefix, deletes facts
+// that are in the archive, then does its own part. A barrier refused for any
+// other reason still commits the first two.
+type Barriers interface {
+	// Flush has no part of its own; it returns the facts still pending.
+	Flush(ctx context.Context, l Lease, p Prefix) ([]events.Fact, error)
+	// Park fails with [ErrFactsPending] if facts are still pending after the
+	// prefix, or what the run would wait for is already decided.
+	Park(ctx context.Context, l Lease, p Prefix, park Parking) error
+	// Finish ends the run. It also redoes an end that the row lacks.
+	Finish(ctx context.Context, l Lease, p Prefix, end Ending) error
+	// Release gives back the lease of a settle claim.
+	Release(ctx context.Context, l Lease, p Prefix) error
+}

@@ -1,0 +1,66 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/redact"
+)
+
+// ErrNoRows is what Row.Scan returns when there is no row.
+var ErrNoRows = errors.New("no rows")
+
+// Config of a [Store]. Redactor is required.
+type Config struct {
+	// Redactor seals the facts that a transaction makes.
+	Redactor *redact.Redactor
+	// IDs makes event and run ids; nil = real time and randomness.
+	IDs *events.IDs
+	// Grace is added to an attempt's deadline before nobody can act any more.
+	// Zero means 30 seconds.
+	Grace time.Duration
+	// AuditAge is how old a pending effect fact of a run may be before its next
+	// Begin is refused. Zero means 5 minutes. AuditMax bounds them over all runs; zero means 10,000.
+	AuditAge time.Duration
+	AuditMax int
+	// Logger gets alarms (a fork found, poison, contradictions). Nil discards.
+	Logger *slog.Logger
+}
+
+// Store implements ledger.Store over a [DB]. Safe for concurrent use.
+type Store struct {
+	db  DB
+	cfg Config
+}
+
+// New returns a store over db; Close closes it.
+func New(db DB, cfg Config) *Store {
+	if cfg.IDs == nil {
+		cfg.IDs = events.NewIDs(nil, nil)
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 30 * time.Second
+	}
+	if cfg.AuditAge == 0 {
+		cfg.AuditAge = 5 * time.Minute
+	}
+	if cfg.AuditMax == 0 {
+		cfg.AuditMax = 10_000
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Store{db: db, cfg: cfg}
+}
+
+// Migrate implements ledger.Store.
+func (s *Store) Migrate(ctx context.Context) ([]string, error) { return s.db.Migrate(ctx) }
+
+// Check implements ledger.Store.
+func (s *Store) Check(ctx context.Context) error { return s.db.Check(ctx) }
+
+// Close implements ledger.Store.
+func (s *Store) Close() error { return s.db.Close() }
