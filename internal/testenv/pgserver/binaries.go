@@ -1,0 +1,75 @@
+package pgserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrNoBinaries is returned by [Start] where no PostgreSQL server is installed.
+var ErrNoBinaries = errors.New("no PostgreSQL server binaries in PATH or /usr/lib/postgresql/*/bin")
+
+// binDir finds the directory with initdb, pg_ctl and postgres. Distributions
+// keep them out of PATH, several versions beside each other: PATH wins, then
+// the newest version.
+func binDir() (string, error) {
+	var dirs []string
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		dirs = append(dirs, dir)
+		// A link to postgres alone may lead to where its friends are.
+		if real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres")); err == nil {
+			dirs = append(dirs, filepath.Dir(real))
+		}
+	}
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin"} {
+		found, _ := filepath.Glob(pattern) // the patterns are well formed
+		slices.SortFunc(found, func(a, b string) int { return version(b) - version(a) })
+		dirs = append(dirs, found...)
+	}
+	for _, dir := range dirs {
+		if complete(dir) {
+			return dir, nil
+		}
+	}
+	return "", ErrNoBinaries
+}
+
+func complete(dir string) bool {
+	for _, name := range []string{"initdb", "pg_ctl", "postgres"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// version is the major version in a path such as /usr/lib/postgresql/15/bin.
+func version(dir string) int {
+	name := strings.TrimPrefix(filepath.Base(filepath.Dir(dir)), "pgsql-")
+	n, err := strconv.Atoi(name)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// freshDir makes a short directory (a socket path has at most 107 bytes) that
+// belongs to the user the server runs as.
+func freshDir(u *account) (string, error) {
+	dir, err := os.MkdirTemp("", "daybook-pg-")
+	if err != nil {
+		return "", err
+	}
+	if u == nil {
+		return dir, nil
+	}
+	if err := os.Chown(dir, int(u.uid), int(u.gid)); err != nil {
+		return "", errors.Join(fmt.Errorf("give %s to user %s: %w", dir, u.name, err), os.RemoveAll(dir))
+	}
+	return dir, nil
+}
