@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // ErrNoBinaries is returned by [Start] where no PostgreSQL server is installed.
@@ -60,8 +61,8 @@ func version(dir string) int {
 
 // freshDir makes a short directory (a socket path has at most 107 bytes) that
 // belongs to the user the server runs as.
-func freshDir(u *account) (string, error) {
-	dir, err := os.MkdirTemp("", "daybook-pg-")
+func freshDir(parent string, u *account) (string, error) {
+	dir, err := os.MkdirTemp(parent, "daybook-pg-")
 	if err != nil {
 		return "", err
 	}
@@ -72,4 +73,15 @@ func freshDir(u *account) (string, error) {
 		return "", errors.Join(fmt.Errorf("give %s to user %s: %w", dir, u.name, err), os.RemoveAll(dir))
 	}
 	return dir, nil
+}
+
+// memoryDir is a directory in memory with room for a test run's databases, or
+// "" where there is none: containers often have 64 MiB there.
+func memoryDir() string {
+	const dir, room = "/dev/shm", 2 << 30
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < room {
+		return ""
+	}
+	return dir
 }

@@ -28,6 +28,12 @@ const (
 type Config struct {
 	// Settings are added to postgresql.conf, such as "log_statement": "all".
 	Settings map[string]string
+
+	// InMemory puts the data on a memory file system, if there is one with room:
+	// a database is made and dropped in 45 ms there instead of 250. The server
+	// still syncs, but that neither costs nor saves anything: not for tests of
+	// durability or speed.
+	InMemory bool
 }
 
 // A Server is a PostgreSQL server and its data. Its methods may not be called
@@ -64,7 +70,11 @@ func create(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := freshDir(u)
+	parent := ""
+	if cfg.InMemory {
+		parent = memoryDir()
+	}
+	dir, err := freshDir(parent, u)
 	if err != nil {
 		return nil, err
 	}

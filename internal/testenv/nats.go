@@ -1,0 +1,156 @@
+package testenv
+
+import (
+	"bufio"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/daybookhq/daybook/internal/embedded"
+)
+
+// A NATSServer is a NATS server with JetStream in this process, fsyncing before
+// every ack, on a port of 127.0.0.1. Its methods fail the test on errors and may
+// not be called concurrently, except URL.
+type NATSServer struct {
+	t      testing.TB
+	store  string
+	url    string
+	server *embedded.Server // nil while stopped
+}
+
+// NATS starts a NATS server that ends with the test.
+func NATS(t testing.TB) *NATSServer {
+	t.Helper()
+	s := &NATSServer{t: t, store: t.TempDir()}
+	s.start("127.0.0.1:0")
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// URL is where clients connect. It stays the same over restarts.
+func (s *NATSServer) URL() string { return s.url }
+
+// StoreDir is where the server keeps its streams.
+func (s *NATSServer) StoreDir() string { return s.store }
+
+// Stop shuts the server down; clients see a lost connection.
+func (s *NATSServer) Stop() {
+	if s.server != nil {
+		s.server.Shutdown()
+		s.server = nil
+	}
+}
+
+// Start starts a stopped server on the same store and port.
+func (s *NATSServer) Start() {
+	s.t.Helper()
+	s.start(strings.TrimPrefix(s.url, "nats://"))
+}
+
+// Restart is Stop and Start.
+func (s *NATSServer) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.Start()
+}
+
+func (s *NATSServer) start(listen string) {
+	s.t.Helper()
+	server, err := embedded.Start(embedded.Config{StoreDir: s.store, Listen: listen})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.server, s.url = server, server.ClientURL()
+}
+
+// A NATSProcess is like a [NATSServer], but a process of its own that can be
+// killed.
+type NATSProcess struct {
+	t      testing.TB
+	binary string
+	store  string
+	url    string
+
+	cmd   *exec.Cmd      // nil while it does not run
+	stdin io.WriteCloser // natsd ends when it closes, so with this process
+}
+
+// StartNATSProcess builds and starts a NATS server beside this process. It ends
+// with the test.
+func StartNATSProcess(t testing.TB) *NATSProcess {
+	t.Helper()
+	p := &NATSProcess{t: t, binary: Build(t, "internal/testenv/cmd/natsd"), store: t.TempDir()}
+	p.start("127.0.0.1:0")
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// URL is where clients connect. It stays the same over restarts.
+func (p *NATSProcess) URL() string { return p.url }
+
+// StoreDir is where the server keeps its streams.
+func (p *NATSProcess) StoreDir() string { return p.store }
+
+// PID is the process, or 0 while it does not run.
+func (p *NATSProcess) PID() int {
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// Kill ends the process with SIGKILL and waits for its end.
+func (p *NATSProcess) Kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	p.wait()
+}
+
+// Stop lets the server shut down in order and waits for its end.
+func (p *NATSProcess) Stop() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.stdin.Close()
+	p.wait()
+}
+
+func (p *NATSProcess) wait() {
+	_ = p.cmd.Wait() // a killed process is no news here
+	p.cmd = nil
+}
+
+// Start starts a stopped or killed server on the same store and port.
+func (p *NATSProcess) Start() {
+	p.t.Helper()
+	p.start(strings.TrimPrefix(p.url, "nats://"))
+}
+
+func (p *NATSProcess) start(listen string) {
+	p.t.Helper()
+	var stderr strings.Builder
+	cmd := exec.Command(p.binary, "-store", p.store, "-listen", listen)
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd, p.stdin = cmd, stdin
+	url, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		p.Kill()
+		p.t.Fatalf("natsd did not start: %v\n%s", err, stderr.String())
+	}
+	p.url = strings.TrimSpace(url)
+}
