@@ -149,6 +149,11 @@ CREATE TABLE effect_attempts (
     result      json,
     error       text NOT NULL DEFAULT '',
     ended_at    timestamptz,
+    arguments   json,                              -- NULL = those of the effect: kept here once another attempt's replaced them
+    continues   boolean NOT NULL DEFAULT false,    -- the tool lets the model go on while in doubt
+    trace       text NOT NULL DEFAULT '',          -- of the call, for the facts of this attempt
+    -- a resolution said that this attempt took no effect: after quiescence, or forced before it
+    resolved    text NOT NULL DEFAULT '' CHECK (resolved IN ('','not_applied','forced')),
     PRIMARY KEY (op_key, attempt)
 );
 CREATE INDEX effect_attempts_run ON effect_attempts (run_id, epoch) WHERE outcome = '';
