@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,9 @@ import (
 // blobs by hash before the event is made; an over-limit event is refused and is
 // never retried.
 const MaxDataBytes = 256 << 10
+
+// MaxEventBytes bounds the stored bytes of one event, data and envelope.
+const MaxEventBytes = MaxDataBytes + 4<<10
 
 // Errors of this package; each is wrapped with the event it is about.
 var (
@@ -105,6 +107,9 @@ func Seal(env Envelope, data redact.JSON) (Sealed, error) {
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal %s: %w", env.Type, err)
 	}
+	if len(b) > MaxEventBytes {
+		return Sealed{}, fmt.Errorf("seal %s: %d bytes with its envelope, at most %d: %w", env.Type, len(b), MaxEventBytes, ErrTooLarge)
+	}
 	return Sealed{env: env, bytes: b, hash: sha256.Sum256(b)}, nil
 }
 
@@ -119,13 +124,11 @@ func Parse(b []byte, hash Hash) (Sealed, error) {
 		return Sealed{}, fmt.Errorf("parse event: %w", ErrHash)
 	}
 	var w wire
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&w); err != nil {
+	if err := strictJSON(b, &w); err != nil {
 		return Sealed{}, fmt.Errorf("parse event: %w: %w", ErrMalformed, err)
 	}
-	if w.ID.IsZero() || w.RunID.IsZero() || w.Seq == 0 || w.Epoch == 0 || w.Type == "" || len(w.Data) == 0 {
-		return Sealed{}, fmt.Errorf("parse event: id, run, seq, epoch, type or data missing: %w", ErrMalformed)
+	if w.ID.IsZero() || w.RunID.IsZero() || w.Seq == 0 || w.Epoch == 0 || w.Type == "" || w.Version < 1 || w.Time.IsZero() || len(w.Data) == 0 {
+		return Sealed{}, fmt.Errorf("parse event: id, run, seq, epoch, type, version, time or data missing: %w", ErrMalformed)
 	}
 	return Sealed{env: w.Envelope, bytes: b, hash: hash}, nil
 }

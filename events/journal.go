@@ -22,6 +22,9 @@ var (
 	ErrJournalFull = errors.New("journal stream is full: start a projector or raise its limits; the worker keeps its events and tries again")
 	// ErrJournalClosed: Append or Record after Close.
 	ErrJournalClosed = errors.New("journal is closed")
+	// ErrNotAccepted: ctx ended, or the journal was closed, while the journal had
+	// no room: none of the events of this call was taken.
+	ErrNotAccepted = errors.New("journal had no room in time: none of the events was accepted")
 )
 
 // Journal makes the events of one worker durable, in order. Delivery is at
@@ -30,22 +33,28 @@ var (
 type Journal interface {
 	// Record returns nil once every event is stored (the broker has acknowledged).
 	// When ctx ends first it returns the cause, and the events are still sent:
-	// they have been accepted. Errors: [ErrJournalClosed].
+	// they have been accepted, unless the error also wraps [ErrNotAccepted].
+	// Errors: [ErrJournalClosed].
 	Record(ctx context.Context, es ...Sealed) error
 	// Append accepts events without waiting for the broker; they are stored
-	// after everything accepted before. It blocks only while the journal holds
-	// more than it may (back-pressure). Errors: [ErrJournalClosed].
+	// after everything accepted before, even if ctx has ended already. It blocks
+	// only while the journal holds more than it may (back-pressure); if ctx ends
+	// meanwhile the error wraps its cause and [ErrNotAccepted]. The events of one
+	// call are taken together or not at all. Errors: [ErrJournalClosed].
 	Append(ctx context.Context, es ...Sealed) (Receipt, error)
 	// Err returns why the journal is not getting through at the moment, such as
 	// [ErrJournalFull]; nil when it is.
 	Err() error
-	// Close sends what was accepted and waits for it, at most until ctx ends.
+	// Close sends what was accepted and waits for it, at most until ctx ends;
+	// then the error says how many events are not known to be stored. In any
+	// case nothing of the journal runs any more when it returns.
 	Close(ctx context.Context) error
 }
 
 // Receipt tells when accepted events are stored.
 type Receipt interface {
-	// Done is closed when the broker has acknowledged the events.
+	// Done is closed when the broker has acknowledged the events. It stays open
+	// for ever if the journal is closed before that.
 	Done() <-chan struct{}
 }
 
@@ -71,8 +80,10 @@ type Consumer interface {
 	// Ack confirms messages whose events are committed; they are not delivered again.
 	Ack(ctx context.Context, ms ...Message) error
 	// Tail calls f with every message of worker's subject that was stored when
-	// Tail was called and that the consumer has not confirmed, oldest first.
-	// It neither confirms nor takes them from other readers.
+	// Tail was called and that lies beyond the last message up to which the
+	// consumer has confirmed all, oldest first; so some of them may be confirmed.
+	// It neither confirms nor takes them from other readers; they have no Handle.
+	// It ends at f's first error and returns it.
 	Tail(ctx context.Context, worker string, f func(Message) error) error
 	// Lag returns how many stored messages are not confirmed yet.
 	Lag(ctx context.Context) (uint64, error)
@@ -82,7 +93,8 @@ type Consumer interface {
 // Feed is the public stream: one message per valid event, subject
 // daybook.feed.<tenant>.<type>.<run>, in order per run, at least once.
 type Feed interface {
-	// Publish returns once every event is stored, in the order given.
+	// Publish returns once every event is stored, those of one run in the order
+	// given. It tries until ctx ends.
 	Publish(ctx context.Context, es ...Sealed) error
 	Close(ctx context.Context) error
 }

@@ -51,10 +51,13 @@ func FormatPico(v *big.Int) string {
 	return s
 }
 
+// maxDigits bounds the whole dollars that ParsePico reads; 128 bits have 39 digits.
+const maxDigits = 39
+
 // ParsePico reads decimal dollars exactly; more than twelve decimals are an error.
 func ParsePico(s string) (*big.Int, error) {
-	whole, frac, _ := strings.Cut(strings.TrimPrefix(s, "-"), ".")
-	if whole == "" || len(frac) > 12 || strings.Trim(whole+frac, "0123456789") != "" {
+	whole, frac, point := strings.Cut(strings.TrimPrefix(s, "-"), ".")
+	if whole == "" || len(whole) > maxDigits || len(frac) > 12 || point && frac == "" || strings.Trim(whole+frac, "0123456789") != "" {
 		return nil, fmt.Errorf("parse amount %q: want decimal dollars such as 0.00125, at most 12 decimals", s)
 	}
 	v, _ := new(big.Int).SetString(whole+frac+strings.Repeat("0", 12-len(frac)), 10)

@@ -1,11 +1,11 @@
 package events
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"sort"
+
+	"github.com/go-json-experiment/json"
 )
 
 // Type is the wire name of an event: past tense, snake case, never renamed.
@@ -81,10 +81,18 @@ func DecodePayload(t Type, version int, raw []byte) (Payload, error) {
 	if err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v.Interface()); err != nil {
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil, fmt.Errorf("type %q version %d: data is no object: %w", t, version, ErrMalformed)
+	}
+	if err := strictJSON(raw, v.Interface()); err != nil {
 		return nil, fmt.Errorf("type %q version %d: %w: %w", t, version, ErrMalformed, err)
 	}
 	return v.Elem().Interface().(Payload), nil
+}
+
+// strictJSON decodes exactly one value. Unknown, repeated or differently
+// capitalised names, invalid UTF-8 and trailing bytes are errors: each would
+// let two readers see two different events in the same bytes.
+func strictJSON(b []byte, v any) error {
+	return json.Unmarshal(b, v, json.RejectUnknownMembers(true))
 }

@@ -1,0 +1,257 @@
+// Package jetstream keeps the journal and the feed on NATS JetStream: the
+// journal of a worker with group commit, the one durable consumer that projects
+// it, and the public feed. Streams and consumer are declared by [Open] and made
+// again by whoever finds them missing.
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/daybookhq/daybook/events"
+)
+
+// Names on the server.
+const (
+	JournalStream = "DAYBOOK_JOURNAL"
+	FeedStream    = "DAYBOOK_FEED"
+	Projector     = "projector" // the durable consumer of the journal
+
+	journalPrefix  = "daybook.journal."
+	journalSubject = journalPrefix + "*"
+	feedSubject    = "daybook.feed.>"
+)
+
+// minPayload is the largest message of ours, with room for its headers.
+const minPayload = max(events.MaxEnvelopeBytes, events.MaxEventBytes) + 8<<10
+
+// ErrMaxPayload: the server takes smaller messages than the journal sends.
+var ErrMaxPayload = errors.New("server refuses messages of the journal's size: raise max_payload, its default of 1 MB is enough")
+
+// Config of a [Bus]. The zero value is good. Where a field says so, zero keeps
+// what an operator has set on the server.
+type Config struct {
+	// Replicas of both streams and of the consumer. Zero keeps what is there,
+	// and makes new streams with 1.
+	Replicas int
+	// JournalMaxBytes and JournalMaxMessages bound the journal; once full it
+	// refuses new messages and workers wait (back-pressure, never loss). Zero
+	// keeps what is there, and makes a new stream without the limit; so does a
+	// negative one. A server reserves JournalMaxBytes on its disk.
+	JournalMaxBytes    int64
+	JournalMaxMessages int64
+	// JournalKeep is how long messages stay that the projector has confirmed;
+	// unconfirmed ones stay for ever. Above 80 % of a limit confirmed messages
+	// go at once. Zero means 72 hours; negative means for ever.
+	JournalKeep time.Duration
+	// FeedMaxAge is how long the feed keeps events. Zero keeps what is there,
+	// and makes a new stream with 7 days; negative means that there is no feed.
+	FeedMaxAge time.Duration
+	// AckWait is when an unconfirmed message is delivered again. Zero keeps
+	// what is there, and makes a new consumer with 60 seconds.
+	AckWait time.Duration
+	// MaxAckPending bounds the messages that all projectors hold at once: 2 ×
+	// projectors × batch. Zero keeps what is there, and makes a new consumer
+	// with 2,000.
+	MaxAckPending int
+	// PublishTimeout bounds the first try of a publish; it doubles with each
+	// further try, up to eightfold. Zero means 2 seconds.
+	PublishTimeout time.Duration
+	// BufferEvents and BufferBytes bound what one journal holds that is not
+	// stored yet. Zero means 64 Ki events and 16 MiB.
+	BufferEvents, BufferBytes int
+	// Logger is told when the journal does not get through and when a stream or
+	// consumer had to be made again. Nil means nobody is.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.JournalKeep == 0 {
+		c.JournalKeep = 72 * time.Hour
+	}
+	if c.PublishTimeout <= 0 {
+		c.PublishTimeout = 2 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Bus is the JetStream side of one connection. It holds nothing that has to be
+// closed; what it hands out is closed before the connection, which stays the
+// caller's. It is safe for concurrent use.
+type Bus struct {
+	nc  *nats.Conn
+	js  jetstream.JetStream
+	cfg Config
+}
+
+// Open declares the streams and the consumer on nc's server. nc should
+// reconnect for ever. Errors: [ErrMaxPayload], and what the server says of a
+// stream that exists with settings that cannot be changed.
+func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Bus, error) {
+	if p := nc.MaxPayload(); p < minPayload {
+		return nil, fmt.Errorf("open jetstream: max_payload is %d, want at least %d: %w", p, minPayload, ErrMaxPayload)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	b := &Bus{nc: nc, js: js, cfg: cfg.withDefaults()}
+	if err := b.declareStream(ctx, JournalStream, b.journalConfig); err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	if b.hasFeed() {
+		if err := b.declareStream(ctx, FeedStream, b.feedConfig); err != nil {
+			return nil, fmt.Errorf("open jetstream: %w", err)
+		}
+	}
+	if err := b.declareProjector(ctx); err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	return b, nil
+}
+
+func (b *Bus) hasFeed() bool { return b.cfg.FeedMaxAge >= 0 }
+
+// override sets *v to want, or to def if neither is set.
+func override[T int | int64 | time.Duration](v *T, want, def T) {
+	switch {
+	case want != 0:
+		*v = want
+	case *v == 0:
+		*v = def
+	}
+}
+
+// journalConfig lays what the journal relies on over what the server has.
+func (b *Bus) journalConfig(c *jetstream.StreamConfig) {
+	c.Name, c.Subjects = JournalStream, []string{journalSubject}
+	c.Description = "Daybook: events as they happen, one envelope per message"
+	c.Storage, c.Retention, c.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardNew
+	c.PersistMode = jetstream.DefaultPersistMode
+	c.MaxAge = 0          // age never takes what nobody has read
+	c.AllowDirect = false // the last message is read from the leader
+	c.NoAck = false       // an ack is a promise
+	c.MaxMsgsPerSubject = -1
+	override(&c.MaxBytes, b.cfg.JournalMaxBytes, -1)
+	override(&c.MaxMsgs, b.cfg.JournalMaxMessages, -1)
+	override(&c.Replicas, b.cfg.Replicas, 1)
+}
+
+func (b *Bus) feedConfig(c *jetstream.StreamConfig) {
+	c.Name, c.Subjects = FeedStream, []string{feedSubject}
+	c.Description = "Daybook: one message per valid event"
+	c.Storage, c.Retention, c.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
+	c.NoAck = false
+	override(&c.MaxAge, b.cfg.FeedMaxAge, 7*24*time.Hour)
+	override(&c.Replicas, b.cfg.Replicas, 1)
+}
+
+func (b *Bus) projectorConfig(c *jetstream.ConsumerConfig) {
+	c.Durable, c.Name = Projector, Projector
+	c.Description = "Daybook: events → ledger"
+	c.DeliverPolicy, c.AckPolicy = jetstream.DeliverAllPolicy, jetstream.AckExplicitPolicy
+	c.MaxDeliver = -1
+	override(&c.AckWait, b.cfg.AckWait, time.Minute)
+	override(&c.MaxAckPending, b.cfg.MaxAckPending, 2000)
+	if b.cfg.Replicas != 0 {
+		c.Replicas = b.cfg.Replicas
+	}
+}
+
+// declareStream makes the stream, or changes what differs from lay.
+func (b *Bus) declareStream(ctx context.Context, name string, lay func(*jetstream.StreamConfig)) error {
+	s, err := b.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return b.makeStream(ctx, lay)
+	}
+	if err != nil {
+		return fmt.Errorf("look up stream %s: %w", name, err)
+	}
+	c := s.CachedInfo().Config
+	lay(&c)
+	if _, err := b.js.UpdateStream(ctx, c); err != nil {
+		return fmt.Errorf("update stream %s: %w", name, err)
+	}
+	return nil
+}
+
+func (b *Bus) makeStream(ctx context.Context, lay func(*jetstream.StreamConfig)) error {
+	var c jetstream.StreamConfig
+	lay(&c)
+	_, err := b.js.CreateStream(ctx, c)
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another made it just now
+		return fmt.Errorf("create stream %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+func (b *Bus) declareProjector(ctx context.Context) error {
+	var c jetstream.ConsumerConfig
+	cons, err := b.js.Consumer(ctx, JournalStream, Projector)
+	switch {
+	case err == nil:
+		c = cons.CachedInfo().Config
+	case !errors.Is(err, jetstream.ErrConsumerNotFound):
+		return fmt.Errorf("look up consumer %s: %w", Projector, err)
+	}
+	b.projectorConfig(&c)
+	if _, err := b.js.CreateOrUpdateConsumer(ctx, JournalStream, c); err != nil {
+		return fmt.Errorf("declare consumer %s: %w", Projector, err)
+	}
+	return nil
+}
+
+// remakeStream makes a stream again that somebody deleted, or that a server
+// restored from an older copy does not know.
+func (b *Bus) remakeStream(ctx context.Context, name string, lay func(*jetstream.StreamConfig)) error {
+	_, err := b.js.Stream(ctx, name)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	if err := b.makeStream(ctx, lay); err != nil {
+		return err
+	}
+	b.cfg.Logger.Warn("a stream was missing and has been made again; what it held is gone", "stream", name)
+	return nil
+}
+
+// remakeProjector makes the journal stream and its consumer again where they
+// are missing. A new consumer starts at the stream's first message.
+func (b *Bus) remakeProjector(ctx context.Context) error {
+	if err := b.remakeStream(ctx, JournalStream, b.journalConfig); err != nil {
+		return err
+	}
+	_, err := b.js.Consumer(ctx, JournalStream, Projector)
+	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return err
+	}
+	if err := b.declareProjector(ctx); err != nil {
+		return err
+	}
+	b.cfg.Logger.Warn("a consumer was missing and has been made again; everything stored is delivered once more",
+		"stream", JournalStream, "consumer", Projector)
+	return nil
+}
+
+// missing reports whether err may mean that a stream or consumer is not there.
+// A server that is starting gives the same answers.
+func missing(err error) bool {
+	for _, e := range []error{
+		nats.ErrNoResponders, jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound,
+		jetstream.ErrConsumerNotFound, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerDoesNotExist,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
