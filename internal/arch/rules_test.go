@@ -1,0 +1,126 @@
+package arch
+
+// A path in these rules is a package below the module's root; "x/..." is x and
+// everything below it; "." is the root. The most specific rule holds.
+
+// packages: package → what it may import of this module. A package without a
+// rule fails: decide what it may know before it is written.
+var packages = map[string]string{
+	"redact":     "internal/canonical internal/fault",
+	"redact/...": "redact internal/canonical internal/fault",
+
+	"events":              "redact internal/canonical internal/fault",
+	"events/internal/...": "events redact internal/canonical internal/fault internal/telemetry",
+	"events/memory":       "events events/internal/... redact internal/canonical internal/fault",
+	"events/jetstream":    "events events/internal/... redact internal/canonical internal/fault internal/telemetry",
+	"events/eventstest":   "events redact internal/canonical",
+
+	"model":           "events redact internal/canonical internal/fault internal/telemetry",
+	"model/...":       "model events redact internal/canonical internal/fault internal/telemetry",
+	"model/modeltest": "model model/scripted events redact internal/canonical",
+
+	"tools":           "events redact internal/canonical internal/fault internal/telemetry",
+	"tools/...":       "tools events redact internal/canonical internal/fault internal/telemetry",
+	"tools/toolstest": "tools tools/bogus events redact internal/canonical",
+
+	"loops":     "model tools events redact internal/canonical",
+	"loops/...": "loops model tools events redact internal/canonical",
+
+	"loops/loopstest": "loops model model/scripted tools tools/bogus events redact internal/canonical",
+
+	"agents":     "loops model tools events redact internal/canonical",
+	"agents/...": "agents loops model tools events redact internal/canonical",
+
+	"ledger":            "events redact internal/canonical internal/fault internal/telemetry",
+	"ledger/sqlstore":   "ledger events redact internal/canonical internal/fault internal/telemetry",
+	"ledger/postgres":   "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
+	"ledger/sqlite":     "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
+	"ledger/ledgertest": "ledger events events/memory redact internal/canonical internal/fault",
+	"migrations":        "internal/fault",
+
+	"runtime":       "runtime/queue agents loops loops/singleshot tools model ledger events redact internal/canonical internal/fault internal/telemetry",
+	"runtime/queue": "ledger events redact internal/canonical internal/fault internal/telemetry",
+	"runtime/...":   "runtime runtime/queue agents loops tools model ledger events redact internal/canonical internal/fault internal/telemetry",
+
+	// cmd is the only wiring: it may see every public package and what makes one
+	// process of them, but nothing that only tests should.
+	"cmd/runner": "runtime/... agents/... loops/... tools/... model/... ledger ledger/postgres ledger/sqlite " +
+		"events events/memory events/jetstream redact migrations internal/telemetry internal/embedded internal/fault",
+	"cmd/ledgerctl": "runtime loops/... tools model ledger ledger/postgres ledger/sqlite " +
+		"events events/jetstream redact migrations internal/canonical internal/telemetry internal/embedded internal/fault",
+
+	"internal/arch":             "internal/fault",
+	"internal/canonical":        "",
+	"internal/embedded":         "",
+	"internal/fault":            "",
+	"internal/telemetry":        "events redact",
+	"internal/testenv":          "internal/embedded internal/testenv/pgserver",
+	"internal/testenv/pgserver": "",
+	"internal/testenv/cmd/...":  "internal/embedded internal/testenv/pgserver",
+	"e2e/...":                   "...",
+	"bench/...":                 "...",
+	"examples/...":              "runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
+}
+
+// forTests is what any test may import of this module, besides what its package
+// may: servers, and the adapters that stand in for the outside world.
+const forTests = "internal/testenv/... internal/embedded internal/fault internal/canonical " +
+	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest " +
+	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite migrations"
+
+// spans is where the OpenTelemetry API may be used.
+const spans = "internal/telemetry runtime/... tools model events/jetstream events/internal/... ledger/... cmd/..."
+
+// modules: outside module, or standard package that is rationed → where it may
+// be imported. An outside module without a rule fails: it needs its line here
+// and in docs/decisions.
+var modules = map[string]string{
+	"github.com/nats-io/nats.go":        "events/jetstream runtime/queue internal/... e2e/... bench/...",
+	"github.com/nats-io/nats-server/v2": "internal/embedded internal/testenv/...",
+	"github.com/jackc/pgx/v5":           "ledger/postgres migrations internal/testenv/... e2e/... bench/...",
+	"modernc.org/sqlite":                "ledger/sqlite migrations",
+	"github.com/pressly/goose/v3":       "migrations",
+
+	"go.opentelemetry.io/otel":           spans,
+	"go.opentelemetry.io/otel/sdk":       "internal/telemetry",
+	"go.opentelemetry.io/otel/exporters": "internal/telemetry",
+	"go.opentelemetry.io/contrib":        "internal/telemetry",
+
+	"github.com/oklog/ulid/v2":                 "events",
+	"github.com/go-json-experiment/json":       "events redact internal/canonical",
+	"github.com/santhosh-tekuri/jsonschema/v6": "tools",
+	"github.com/google/jsonschema-go":          "tools tools/...",
+	"github.com/coregx/ahocorasick":            "redact",
+	"github.com/goccy/go-yaml":                 "agents cmd/...",
+	"github.com/spf13/cobra":                   "cmd/...",
+	"golang.org/x/mod":                         "ledger",
+	"golang.org/x/sync":                        "runtime/... events/... ledger/... tools cmd/... e2e/... bench/...",
+	"golang.org/x/time":                        "runtime/... model/...",
+
+	// Packages named runtime hide it; see docs/decisions/0001.
+	"runtime": "internal/telemetry events/internal/commit e2e/... bench/...",
+}
+
+// testModules may be imported by tests alone.
+const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/rapid " +
+	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal gopkg.in/yaml.v3"
+
+// conformance is what is test code although its files are not named _test.go.
+const conformance = "events/eventstest model/modeltest tools/toolstest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
+
+// maxLines is how long a file may be that nobody generated. Review asks for 400.
+const maxLines = 600
+
+// longFiles: file → why it may be longer.
+var longFiles = map[string]string{}
+
+// sleeps: test file → why a test in it waits by the clock. Others poll for what
+// they wait for, or run in a synctest bubble, where sleeping costs nothing.
+var sleeps = map[string]string{
+	"internal/testenv/postgres.go": "between two looks at the connections of a database, which nothing announces",
+}
+
+// globals: "package.name" → why this package-level variable may change.
+var globals = map[string]string{
+	"sqlite.rewritten": "a cache: what it holds is a function of its key, and the keys are constants",
+}
