@@ -1,0 +1,183 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// runColumns are what scanRun reads, of table runs under the name r.
+const runColumns = `r.id, r.root_id, r.parent_id, r.tenant, r.queue, r.agent, r.owner, r.session_id, r.client_key, r.input,
+	r.requires, r.priority, r.trace, r.created_at, r.due_at, r.deadline_at, r.state, r.park_reason, r.park_detail, r.park_key,
+	r.wake_at, r.parked_at, r.epoch, r.worker, r.lease_until, r.cancel_by, r.cancel_reason, r.stopped_by, r.result, r.error, r.ended_at`
+
+// scanRun reads runColumns and then extra.
+func scanRun(row Row, extra ...any) (r ledger.Run, err error) {
+	dest := append([]any{
+		&r.ID, &r.Root, &r.Parent, &r.Tenant, &r.Queue, &r.Agent, &r.Owner, &r.SessionID, &r.ClientKey, &r.Input,
+		&r.Requires, &r.Priority, &r.Trace, &r.CreatedAt, &r.DueAt, &r.Deadline, &r.State, &r.ParkReason, &r.ParkDetail, &r.ParkKey,
+		&r.WakeAt, &r.ParkedAt, &r.Epoch, &r.Worker, &r.LeaseUntil, &r.CancelBy, &r.CancelReason, &r.StoppedBy, &r.Result, &r.Error, &r.EndedAt,
+	}, extra...)
+	err = row.Scan(dest...)
+	return r, err
+}
+
+// lockRun locks a run's row and returns it, or ledger.ErrNotFound.
+func lockRun(ctx context.Context, tx Tx, id events.RunID) (ledger.Run, error) {
+	r, err := scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1 FOR NO KEY UPDATE`, id))
+	if err != nil {
+		return ledger.Run{}, runError("lock", id, err)
+	}
+	return r, nil
+}
+
+func runError(verb string, id events.RunID, err error) error {
+	if errors.Is(err, ErrNoRows) {
+		err = ledger.ErrNotFound
+	}
+	return fmt.Errorf("%s run %s: %w", verb, id, err)
+}
+
+// Run implements ledger.Runs.
+func (s *Store) Run(ctx context.Context, id events.RunID) (run ledger.Run, err error) {
+	err = s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
+		run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, id))
+		if err != nil {
+			return runError("read", id, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	return run, nil
+}
+
+// Submit implements ledger.Runs.
+func (s *Store) Submit(ctx context.Context, in ledger.Submission) (run ledger.Run, existed bool, err error) {
+	if err := checkSubmission(in); err != nil {
+		return ledger.Run{}, false, err
+	}
+	id := in.ID
+	if id.IsZero() {
+		id = s.cfg.IDs.Run()
+	}
+	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+		run, existed, err = submit(ctx, tx, id, in)
+		return err
+	})
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("submit run with client key %q: %w", in.ClientKey, err)
+	}
+	return run, existed, nil
+}
+
+func checkSubmission(in ledger.Submission) error {
+	var missing string
+	switch {
+	case in.Tenant == "":
+		missing = "tenant"
+	case in.Queue == "":
+		missing = "queue"
+	case in.Agent == "":
+		missing = "agent"
+	case in.ClientKey == "":
+		missing = "client key"
+	case in.Input.IsZero():
+		missing = "input"
+	case len(in.InputMAC) == 0:
+		missing = "input MAC"
+	default:
+		return nil
+	}
+	return fmt.Errorf("submit run with client key %q: no %s", in.ClientKey, missing)
+}
+
+func submit(ctx context.Context, tx Tx, id events.RunID, in ledger.Submission) (ledger.Run, bool, error) {
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return ledger.Run{}, false, err
+	}
+	due, root, requires := in.DueAt, in.Root, in.Requires
+	if due.IsZero() {
+		due = now
+	}
+	if root.IsZero() {
+		root = id
+	}
+	if requires == nil {
+		requires = []string{}
+	}
+	n, err := tx.Exec(ctx, `
+		INSERT INTO runs (id, tenant, queue, agent, owner, session_id, root_id, parent_id, client_key, input_mac, input,
+			requires, priority, trace, created_at, due_at, deadline_at, state)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, 'queued')
+		ON CONFLICT (tenant, client_key) DO NOTHING`,
+		id, in.Tenant, in.Queue, in.Agent, in.Owner, in.SessionID, root, in.Parent, in.ClientKey, in.InputMAC, rawJSON(in.Input.Bytes()),
+		requires, in.Priority, in.Trace, now, events.Timestamp(due), stamp(in.Deadline))
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("insert: %w", err)
+	}
+	var mac []byte
+	run, err := scanRun(tx.QueryRow(ctx,
+		`SELECT `+runColumns+`, r.input_mac FROM runs r WHERE r.tenant = $1 AND r.client_key = $2`, in.Tenant, in.ClientKey), &mac)
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("read back: %w", err)
+	}
+	if n == 0 && !hmac.Equal(mac, in.InputMAC) {
+		return ledger.Run{}, false, fmt.Errorf("run %s: %w", run.ID, ledger.ErrClientKeyConflict)
+	}
+	return run, n == 0, nil
+}
+
+// stamp cuts t to what is stored; the zero time stays zero.
+func stamp(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return events.Timestamp(t)
+}
+
+// Cancel implements ledger.Runs.
+func (s *Store) Cancel(ctx context.Context, id events.RunID, by, reason string) (run ledger.Run, err error) {
+	by, reason = s.cfg.Redactor.String(by), s.cfg.Redactor.String(reason)
+	fact := s.cfg.IDs.Event()
+	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+		run, err = lockRun(ctx, tx, id)
+		switch {
+		case err != nil:
+			return err
+		case run.State.Ended():
+			return fmt.Errorf("it is %s: %w", run.State, ledger.ErrEnded)
+		case run.State == ledger.Cancelling:
+			return nil // asked for already; the first request stands
+		}
+		n, err := tx.Exec(ctx, `
+			UPDATE runs SET state = 'cancelling', cancel_by = $2, cancel_reason = $3,
+				park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, not_before = NULL
+			WHERE id = $1 AND state = $4 AND epoch = $5`, id, by, reason, run.State, run.Epoch)
+		if err != nil {
+			return err
+		}
+		if n != 1 {
+			return fmt.Errorf("its row changed while it was locked: state %s, epoch %d", run.State, run.Epoch)
+		}
+		if _, _, err = s.addFact(ctx, tx, id, fact, events.OperatorActed{Verb: "cancel", By: by, Detail: reason}, run.Trace); err != nil {
+			return err
+		}
+		run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, id))
+		return err
+	})
+	if err != nil {
+		return ledger.Run{}, fmt.Errorf("cancel run %s: %w", id, err)
+	}
+	return run, nil
+}
+
+func rawJSON(b []byte) json.RawMessage { return b }

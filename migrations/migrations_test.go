@@ -1,0 +1,63 @@
+package migrations
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	_ "modernc.org/sqlite"
+)
+
+func TestSQLite(t *testing.T) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	upDownUp(t, SQLite3, db)
+}
+
+// upDownUp checks that every step can be taken, taken back and taken again, and
+// that taking it back leaves nothing behind.
+func upDownUp(t *testing.T, d Dialect, db *sql.DB) {
+	ctx := t.Context()
+	version := func(want int64) {
+		t.Helper()
+		if v, err := Version(ctx, d, db); err != nil || v != want {
+			t.Fatalf("Version = %d, %v; want %d", v, err, want)
+		}
+	}
+	version(0)
+	for _, want := range [][]string{{"00001_ledger.sql"}, nil} { // the second time there is nothing to do
+		names, err := up(ctx, d, db)
+		if err != nil || !cmp.Equal(names, append([]string{}, want...)) {
+			t.Fatalf("up = %v, %v; want %v", names, err, want)
+		}
+		version(Target(d))
+	}
+	if err := Down(ctx, d, db); err != nil {
+		t.Fatal(err)
+	}
+	version(0)
+	if _, err := up(ctx, d, db); err != nil {
+		t.Fatal(err)
+	}
+	version(Target(d))
+}
+
+func TestBothDialectsHaveTheSameSteps(t *testing.T) {
+	names := func(d Dialect) (out []string) {
+		es, err := files.ReadDir(string(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range es {
+			out = append(out, e.Name())
+		}
+		return out
+	}
+	if d := cmp.Diff(names(PostgreSQL), names(SQLite3)); d != "" {
+		t.Error(d)
+	}
+}
