@@ -34,6 +34,8 @@ type Config struct {
 type Store struct {
 	db  DB
 	cfg Config
+	// audit is shared by all Begins of this process.
+	audit auditCount
 }
 
 // New returns a store over db; Close closes it.
