@@ -35,7 +35,7 @@ var packages = map[string]string{
 	"ledger/sqlstore":   "ledger events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/postgres":   "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/sqlite":     "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
-	"ledger/ledgertest": "ledger events events/memory redact internal/canonical internal/fault",
+	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
 
 	"runtime":       "runtime/queue agents loops loops/singleshot tools model ledger events redact internal/canonical internal/fault internal/telemetry",
@@ -44,10 +44,7 @@ var packages = map[string]string{
 
 	// cmd is the only wiring: it may see every public package and what makes one
 	// process of them, but nothing that only tests should.
-	"cmd/runner": "runtime/... agents/... loops/... tools/... model/... ledger ledger/postgres ledger/sqlite " +
-		"events events/memory events/jetstream redact migrations internal/telemetry internal/embedded internal/fault",
-	"cmd/ledgerctl": "runtime loops/... tools model ledger ledger/postgres ledger/sqlite " +
-		"events events/jetstream redact migrations internal/canonical internal/telemetry internal/embedded internal/fault",
+	"cmd/...": wiring,
 
 	"internal/arch":             "internal/fault",
 	"internal/canonical":        "",
@@ -61,6 +58,10 @@ var packages = map[string]string{
 	"bench/...":                 "...",
 	"examples/...":              "runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
 }
+
+const wiring = "cmd/internal/... runtime/... agents/... loops/... tools/... model/... ledger ledger/postgres ledger/sqlite " +
+	"events events/memory events/jetstream redact migrations " +
+	"internal/canonical internal/telemetry internal/embedded internal/fault"
 
 // forTests is what any test may import of this module, besides what its package
 // may: servers, and the adapters that stand in for the outside world.

@@ -7,11 +7,15 @@
 // binaries, from docker compose if an engine answers, or, for root on Debian,
 // from a package that is installed first. It ends with the command, whatever
 // ends that; the exit code is the command's.
+//
+// Local binaries keep their data in memory, which is fast and says nothing about
+// speed: benchmarks write withpostgres -disk.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -34,13 +38,17 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int, err error) {
-	if len(args) > 0 && args[0] == "--" {
-		args = args[1:]
+	flags := flag.NewFlagSet("withpostgres", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	disk := flags.Bool("disk", false, "keep the data on disk, where an fsync costs what it costs")
+	if err := flags.Parse(args); err != nil {
+		return 2, nil // Parse has said why
 	}
+	args = flags.Args()
 	if len(args) == 0 {
 		return 2, errors.New("no command; write: withpostgres -- go test ./...")
 	}
-	server, err := find(ctx, stderr)
+	server, err := finder{disk: *disk, stderr: stderr}.find(ctx)
 	if err != nil {
 		return 1, err
 	}

@@ -3,10 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestRun(t *testing.T) {
@@ -16,8 +16,7 @@ func TestRun(t *testing.T) {
 		code   int
 		stdout string
 	}{
-		{"hands the URL on", `printf %s "${DAYBOOK_TEST_POSTGRES_URL%%127*}"`, 0, "postgres://postgres@"},
-		{"keeps the exit code", "exit 7", 7, ""},
+		{"hands the URL on and the exit code back", `printf %s "${DAYBOOK_TEST_POSTGRES_URL%%127*}"; exit 7`, 7, "postgres://postgres@"},
 		{"is 1 for a signal", "kill -KILL $$", 1, ""},
 	}
 	for _, tt := range tests {
@@ -31,7 +30,7 @@ func TestRun(t *testing.T) {
 		})
 	}
 	t.Run("needs a command", func(t *testing.T) {
-		if code, err := run(t.Context(), []string{"--"}, nil, nil); code != 2 || err == nil {
+		if code, err := run(t.Context(), []string{"--"}, io.Discard, io.Discard); code != 2 || err == nil {
 			t.Errorf("code %d, err %v", code, err)
 		}
 	})
@@ -45,10 +44,9 @@ func TestRun(t *testing.T) {
 	})
 	t.Run("stops the command and the server when told to", func(t *testing.T) {
 		t.Setenv(urlVariable, "")
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		var stdout bytes.Buffer
-		code, err := run(ctx, []string{"sh", "-c", "echo $" + urlVariable + "; exec sleep 60"}, &stdout, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		stdout := writer{then: cancel}
+		code, err := run(ctx, []string{"sh", "-c", "echo $" + urlVariable + "; exec sleep 60"}, &stdout, io.Discard)
 		if code != 1 || err == nil {
 			t.Errorf("code %d, err %v", code, err)
 		}
@@ -61,4 +59,15 @@ func TestRun(t *testing.T) {
 			t.Errorf("port %s still answers", port)
 		}
 	})
+}
+
+// A writer calls then when something has been written.
+type writer struct {
+	bytes.Buffer
+	then func()
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	defer w.then()
+	return w.Buffer.Write(b)
 }

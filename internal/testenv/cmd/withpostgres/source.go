@@ -22,21 +22,27 @@ type server struct {
 // errNotHere is a source's answer where it cannot have a server, with the reason.
 var errNotHere = errors.New("not here")
 
+// A finder is how a server is wanted.
+type finder struct {
+	disk   bool      // local binaries keep their data on disk, not in memory
+	stderr io.Writer // of the programs it runs
+}
+
 // find asks the sources in turn. One that should have worked and failed is an
 // error; one that is not there leads to the next.
-func find(ctx context.Context, stderr io.Writer) (server, error) {
+func (f finder) find(ctx context.Context) (server, error) {
 	sources := []struct {
 		name string
-		open func(context.Context, io.Writer) (server, error)
+		open func(context.Context) (server, error)
 	}{
-		{urlVariable, fromEnvironment},
-		{"local binaries", fromBinaries},
-		{"docker compose", fromCompose},
-		{"apt-get", fromPackage},
+		{urlVariable, f.fromEnvironment},
+		{"local binaries", f.fromBinaries},
+		{"docker compose", f.fromCompose},
+		{"apt-get", f.fromPackage},
 	}
 	var reasons []string
 	for _, source := range sources {
-		s, err := source.open(ctx, stderr)
+		s, err := source.open(ctx)
 		if err == nil {
 			return s, nil
 		}
@@ -49,7 +55,7 @@ func find(ctx context.Context, stderr io.Writer) (server, error) {
 		urlVariable, strings.Join(reasons, "\n"))
 }
 
-func fromEnvironment(context.Context, io.Writer) (server, error) {
+func (f finder) fromEnvironment(context.Context) (server, error) {
 	url := os.Getenv(urlVariable)
 	if url == "" {
 		return server{}, fmt.Errorf("%w: it is not set", errNotHere)
@@ -57,8 +63,8 @@ func fromEnvironment(context.Context, io.Writer) (server, error) {
 	return server{url: url, close: func() error { return nil }}, nil
 }
 
-func fromBinaries(context.Context, io.Writer) (server, error) {
-	s, err := pgserver.Start(pgserver.Config{InMemory: true})
+func (f finder) fromBinaries(context.Context) (server, error) {
+	s, err := pgserver.Start(pgserver.Config{InMemory: !f.disk})
 	if errors.Is(err, pgserver.ErrNoBinaries) {
 		return server{}, fmt.Errorf("%w: %w", errNotHere, err)
 	}
@@ -70,7 +76,7 @@ func fromBinaries(context.Context, io.Writer) (server, error) {
 
 // fromCompose starts the postgres service of docker-compose.yml as a project of
 // its own, on a free port.
-func fromCompose(ctx context.Context, stderr io.Writer) (server, error) {
+func (f finder) fromCompose(ctx context.Context) (server, error) {
 	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := exec.CommandContext(ask, "docker", "info").Run(); err != nil {
@@ -80,7 +86,7 @@ func fromCompose(ctx context.Context, stderr io.Writer) (server, error) {
 		project := fmt.Sprintf("daybook-test-%d", os.Getpid())
 		cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "--project-name", project}, args...)...)
 		cmd.Env = append(os.Environ(), "DAYBOOK_POSTGRES_PORT=0", "DAYBOOK_POSTGRES_PASSWORD=daybook")
-		cmd.Stderr = stderr
+		cmd.Stderr = f.stderr
 		return cmd
 	}
 	down := func() error {
@@ -97,7 +103,7 @@ func fromCompose(ctx context.Context, stderr io.Writer) (server, error) {
 	return server{url: url, close: down}, nil
 }
 
-func fromPackage(ctx context.Context, stderr io.Writer) (server, error) {
+func (f finder) fromPackage(ctx context.Context) (server, error) {
 	if os.Getuid() != 0 {
 		return server{}, fmt.Errorf("%w: only root may install packages", errNotHere)
 	}
@@ -107,10 +113,10 @@ func fromPackage(ctx context.Context, stderr io.Writer) (server, error) {
 	for _, args := range [][]string{{"update", "-qq"}, {"install", "-y", "-qq", "--no-install-recommends", "postgresql"}} {
 		cmd := exec.CommandContext(ctx, "apt-get", args...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		cmd.Stdout, cmd.Stderr = stderr, stderr
+		cmd.Stdout, cmd.Stderr = f.stderr, f.stderr
 		if err := cmd.Run(); err != nil {
 			return server{}, fmt.Errorf("apt-get %s: %w", strings.Join(args, " "), err)
 		}
 	}
-	return fromBinaries(ctx, stderr)
+	return f.fromBinaries(ctx)
 }

@@ -1,0 +1,56 @@
+# What developers and CI run. `make check test` is what must pass.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+# TAGGED needs the failpoints; RACE= and PKG=./x/... narrow a run.
+RACE   ?= -race
+PKG    ?= ./...
+TAGGED := $(wildcard internal/fault e2e)
+FAULTS := -tags daybook_faults
+
+.PHONY: help test test-run check fmt vet tidy staticcheck arch generate bench images
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## all tests with the race detector, on one PostgreSQL server for the whole run
+	go run ./internal/testenv/cmd/withpostgres -- $(MAKE) --no-print-directory test-run
+
+test-run: # with DAYBOOK_TEST_POSTGRES_URL set, or a server for each package that wants one
+	@{ failed=0; \
+	  go test $(RACE) -shuffle=on -timeout 20m -json $(PKG) || failed=1; \
+	  if [ "$(PKG)" = ./... ]; then \
+	    go test $(RACE) -shuffle=on -timeout 30m -json $(FAULTS) $(TAGGED:%=./%/...) || failed=1; \
+	  fi; \
+	  exit $$failed; } | go run ./internal/testenv/cmd/testsummary
+
+check: fmt vet tidy staticcheck arch generate ## everything but the tests
+
+fmt: ## gofumpt has nothing to say
+	@unformatted=$$(go tool gofumpt -l .); \
+	if [ -n "$$unformatted" ]; then echo "not formatted; run go tool gofumpt -w:"; echo "$$unformatted"; exit 1; fi
+
+vet: ## go vet, with and without failpoints
+	go vet ./...
+	go vet $(FAULTS) $(TAGGED:%=./%/...)
+
+tidy: ## go.mod and go.sum are what go mod tidy would make
+	go mod tidy -diff
+
+staticcheck: ## staticcheck, with and without failpoints
+	go tool staticcheck ./...
+	go tool staticcheck $(FAULTS) $(TAGGED:%=./%/...)
+
+arch: ## the rules of internal/arch
+	go test ./internal/arch
+
+generate: ## go generate changes nothing
+	@before=$$(git diff | sha256sum); go generate ./...; \
+	if [ "$$before" != "$$(git diff | sha256sum)" ]; then git --no-pager diff --stat; echo "generated files were not up to date; commit them"; exit 1; fi
+
+bench: ## benchmarks, on a PostgreSQL server whose data is on disk
+	go run ./internal/testenv/cmd/withpostgres -disk -- go test -run '^$$' -bench . -benchmem ./bench/...
+
+images: ## the container image of docker-compose.yml
+	docker compose build
