@@ -67,6 +67,11 @@ type writer struct {
 	then func()
 }
 
+// ReadFrom hides that of the buffer, which would pass Write by.
+func (w *writer) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{w}, r)
+}
+
 func (w *writer) Write(b []byte) (int, error) {
 	defer w.then()
 	return w.Buffer.Write(b)
