@@ -56,9 +56,9 @@ type OutcomeKind int
 
 // Outcome kinds.
 const (
-	Applied      OutcomeKind = iota + 1
-	NotApplied               // certainly no effect
-	Unclear                  // nobody can know
+	Applied    OutcomeKind = iota + 1
+	NotApplied             // certainly no effect
+	Unclear                // nobody can know
 )
 
 // Outcome ends an attempt.

@@ -210,7 +210,10 @@ func newEntry(t Tool) (*entry, error) {
 	}
 	e := &entry{
 		tool: t, def: d, rules: rules, destructive: d.IsDestructive(),
-		probe: proberOf(t), costOf: costerOf(t), precheck: precheckOf(t),
+		probe: proberOf(t), costOf: costerOf(t),
+	}
+	if inner := typedOf(t); inner != nil {
+		e.rules, e.precheck = inner.argumentRules(), inner.precheck
 	}
 	if e.destructive && d.Recovery.Kind == RecoveryProbe && e.probe == nil {
 		return nil, d.fault("recovery", "recovery probe is declared, but the tool cannot be asked: implement tools.Prober or use tools.WithProbe")
