@@ -93,6 +93,7 @@ var modules = map[string]string{
 	"github.com/google/jsonschema-go":          "tools tools/...",
 	"github.com/coregx/ahocorasick":            "redact",
 	"github.com/goccy/go-yaml":                 "agents cmd/...",
+	"gopkg.in/yaml.v3":                         "model/strictyaml agents internal/arch cmd/...",
 	"github.com/spf13/cobra":                   "cmd/...",
 	"golang.org/x/mod":                         "ledger",
 	"golang.org/x/sync":                        "runtime/... events/... ledger/... tools cmd/... e2e/... bench/...",
@@ -110,7 +111,7 @@ var modulesInTests = map[string]string{
 
 // testModules may be imported by tests alone.
 const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/rapid " +
-	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal gopkg.in/yaml.v3"
+	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal"
 
 // conformance is what is test code although its files are not named _test.go.
 const conformance = "events/eventstest model/modeltest tools/toolstest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."

@@ -167,7 +167,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func child(t *testing.T, faults string) (out string, err error, counts map[string]Count) {
+func child(t *testing.T, faults string) (out string, counts map[string]Count, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "counts")
 	cmd := exec.Command(os.Args[0])
@@ -177,12 +177,12 @@ func child(t *testing.T, faults string) (out string, err error, counts map[strin
 	if cerr != nil {
 		t.Fatal(cerr)
 	}
-	return string(b), err, counts
+	return string(b), counts, err
 }
 
 func TestProcess(t *testing.T) {
 	t.Run("killed at the third hit, which is counted", func(t *testing.T) {
-		out, err, counts := child(t, "exec.after_reply=kill@3")
+		out, counts, err := child(t, "exec.after_reply=kill@3")
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 			t.Errorf("err = %v, want SIGKILL", err)
@@ -196,7 +196,7 @@ func TestProcess(t *testing.T) {
 	})
 	t.Run("stopped and woken", func(t *testing.T) {
 		begin := time.Now()
-		out, err, _ := child(t, "exec.after_reply=stop:300ms@2")
+		out, _, err := child(t, "exec.after_reply=stop:300ms@2")
 		if err != nil || !strings.Contains(out, "passed 5") {
 			t.Errorf("err = %v, output = %q", err, out)
 		}
@@ -205,19 +205,19 @@ func TestProcess(t *testing.T) {
 		}
 	})
 	t.Run("panics", func(t *testing.T) {
-		out, err, _ := child(t, "exec.after_reply=panic@4")
+		out, _, err := child(t, "exec.after_reply=panic@4")
 		if err == nil || !strings.Contains(out, "injected panic at exec.after_reply") {
 			t.Errorf("err = %v, output = %q", err, out)
 		}
 	})
 	t.Run("asked for an error that it cannot return", func(t *testing.T) {
-		out, err, _ := child(t, "exec.after_reply=err:x")
+		out, _, err := child(t, "exec.after_reply=err:x")
 		if err == nil || !strings.Contains(out, "returns no errors") {
 			t.Errorf("err = %v, output = %q", err, out)
 		}
 	})
 	t.Run("told nonsense", func(t *testing.T) {
-		out, err, _ := child(t, "exec.after_reply=die")
+		out, _, err := child(t, "exec.after_reply=die")
 		if err == nil || !strings.Contains(out, "there is no action") {
 			t.Errorf("err = %v, output = %q", err, out)
 		}

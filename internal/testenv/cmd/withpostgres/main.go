@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	}
 	args = flags.Args()
 	if len(args) == 0 {
-		return 2, errors.New("no command; write: withpostgres -- go test ./...")
+		return 2, errors.New("no command; write one, such as: withpostgres -- go test ./tools")
 	}
 	server, err := finder{disk: *disk, stderr: stderr}.find(ctx)
 	if err != nil {
