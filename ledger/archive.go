@@ -153,8 +153,14 @@ type Projection interface {
 	Project(ctx context.Context, batch []Incoming) (Projected, error)
 	// Quarantine keeps bytes that cannot be projected; the same bytes once.
 	Quarantine(ctx context.Context, m events.Message, reason string, data []byte) error
-	// FoldBehind folds runs that barriers moved on and no message came for since age.
+	// FoldBehind folds up to limit runs that barriers moved on and no message
+	// came for since age, and returns how many events it folded. Called again it
+	// goes on with the next runs.
 	FoldBehind(ctx context.Context, age time.Duration, limit int) (folded int, err error)
+	// FeedLease makes holder the one that feeds, for ttl from now, and reports
+	// whether it is: publishing by two at a time would change the order of a
+	// run's events. A ttl of zero gives it back.
+	FeedLease(ctx context.Context, holder string, ttl time.Duration) (bool, error)
 	// Unfed returns folded events that the feed has not got, in order per run.
 	Unfed(ctx context.Context, limit int) ([]events.Sealed, error)
 	// Fed moves the feed positions on to the last event of each run in es.

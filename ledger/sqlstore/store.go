@@ -26,6 +26,9 @@ type Config struct {
 	// Begin is refused. Zero means 5 minutes. AuditMax bounds them over all runs; zero means 10,000.
 	AuditAge time.Duration
 	AuditMax int
+	// TrustRecorded leaves out the projector's second look for secrets in events
+	// from the journal.
+	TrustRecorded bool
 	// Logger gets alarms (a fork found, poison, contradictions). Nil discards.
 	Logger *slog.Logger
 }
@@ -34,6 +37,8 @@ type Config struct {
 type Store struct {
 	db  DB
 	cfg Config
+
+	projecting projecting
 	// audit is shared by all Begins of this process.
 	audit auditCount
 }

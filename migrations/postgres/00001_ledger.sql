@@ -240,10 +240,19 @@ CREATE TABLE run_folds (
     fed_seq     bigint NOT NULL DEFAULT 0,
     top_seq     bigint NOT NULL DEFAULT 0,             -- highest seq in events
     top_at      timestamptz,                           -- when it last rose
-    incomplete  text NOT NULL DEFAULT ''               -- why the ledger cannot be complete here
+    incomplete  text NOT NULL DEFAULT '',              -- why the ledger cannot be complete here
+    open        bytea NOT NULL DEFAULT ''              -- calls and model attempts still open, by the seq of their rows: where folding goes on
 );
 CREATE INDEX run_folds_behind ON run_folds (top_at) WHERE folded_seq < top_seq;
 CREATE INDEX run_folds_unfed  ON run_folds (run_id) WHERE fed_seq < folded_seq;
+CREATE INDEX run_folds_open   ON run_folds (run_id) WHERE length(open) > 0;
+
+-- Who publishes to the feed: one projector at a time, so that no run's events change their order.
+CREATE TABLE feed_lease (
+    one    integer PRIMARY KEY CHECK (one = 1),
+    holder text NOT NULL,
+    until  timestamptz NOT NULL
+);
 
 CREATE TABLE quarantine (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -377,7 +386,7 @@ SELECT daybook_ensure_partitions(2);
 
 -- +goose Down
 DROP FUNCTION daybook_ensure_partitions(integer);
-DROP TABLE run_summaries, artifacts, model_calls, tool_call_records, quarantine, run_folds, set_aside, events, blobs,
+DROP TABLE run_summaries, artifacts, model_calls, tool_call_records, quarantine, feed_lease, run_folds, set_aside, events, blobs,
     budget_reservations, budgets, approvals, effect_attempts, effects, facts, run_epochs, runs, tenant_keys;
 DROP FUNCTION daybook_now();
 DROP TABLE clock_offset;

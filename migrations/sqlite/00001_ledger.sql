@@ -228,10 +228,19 @@ CREATE TABLE run_folds (
     fed_seq     integer NOT NULL DEFAULT 0,
     top_seq     integer NOT NULL DEFAULT 0,             -- highest seq in events
     top_at      integer,                           -- when it last rose
-    incomplete  text NOT NULL DEFAULT ''               -- why the ledger cannot be complete here
+    incomplete  text NOT NULL DEFAULT '',              -- why the ledger cannot be complete here
+    open        blob NOT NULL DEFAULT x''              -- calls and model attempts still open, by the seq of their rows: where folding goes on
 );
 CREATE INDEX run_folds_behind ON run_folds (top_at) WHERE folded_seq < top_seq;
 CREATE INDEX run_folds_unfed  ON run_folds (run_id) WHERE fed_seq < folded_seq;
+CREATE INDEX run_folds_open   ON run_folds (run_id) WHERE length(open) > 0;
+
+-- Who publishes to the feed: one projector at a time, so that no run's events change their order.
+CREATE TABLE feed_lease (
+    one    integer PRIMARY KEY CHECK (one = 1),
+    holder text NOT NULL,
+    until  integer NOT NULL
+);
 
 CREATE TABLE quarantine (
     id          integer PRIMARY KEY AUTOINCREMENT,
@@ -344,6 +353,7 @@ DROP TABLE artifacts;
 DROP TABLE model_calls;
 DROP TABLE tool_call_records;
 DROP TABLE quarantine;
+DROP TABLE feed_lease;
 DROP TABLE run_folds;
 DROP TABLE set_aside;
 DROP TABLE events;

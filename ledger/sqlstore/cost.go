@@ -1,0 +1,147 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// A sum of amounts does not fit an int64, and SQLite has nothing larger: each
+// amount is split at half, both halves are summed, and Go puts them together.
+// Both divisions cut toward zero, so the halves have one sign.
+const half = 1_000_000_000
+
+const sumCost = `CAST(coalesce(sum(c.cost_pico / 1000000000), 0) AS bigint), CAST(coalesce(sum(c.cost_pico % 1000000000), 0) AS bigint)`
+
+func whole(hi, lo int64) *big.Int {
+	v := new(big.Int).Mul(big.NewInt(hi), big.NewInt(half))
+	return v.Add(v, big.NewInt(lo))
+}
+
+// costKey is, per table, what a grouping groups by; empty: the table has no such key.
+type costKey struct{ model, tool, join string }
+
+var costKeys = map[string]costKey{
+	"":      {model: "''", tool: "''"},
+	"run":   {model: "c.run_id", tool: "c.run_id"},
+	"owner": {model: "c.owner", tool: "c.owner"},
+	"model": {model: "CASE WHEN c.served_model = '' THEN c.model ELSE c.served_model END"}, // who served is who is paid
+	"tool":  {tool: "c.tool"},
+	"agent": {model: "s.agent", tool: "s.agent", join: " JOIN run_summaries s ON s.run_id = c.run_id"},
+}
+
+// Costs implements ledger.Queries. The rows are in the order of their keys; for
+// runs the key is the run's id.
+func (s *Store) Costs(ctx context.Context, f ledger.CostFilter) ([]ledger.CostRow, error) {
+	key, ok := costKeys[f.By]
+	if !ok {
+		return nil, fmt.Errorf("sum costs by %q: want run, owner, model, tool, agent or nothing", f.By)
+	}
+	var sums map[string]*ledger.CostRow
+	err := s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
+		sums = map[string]*ledger.CostRow{}
+		if f.By == "" {
+			costRow(sums, "")
+		}
+		if key.model != "" {
+			if err := sumModels(ctx, tx, f, key, sums); err != nil {
+				return fmt.Errorf("model calls: %w", err)
+			}
+		}
+		if key.tool != "" {
+			if err := sumTools(ctx, tx, f, key, sums); err != nil {
+				return fmt.Errorf("tool calls: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sum costs: %w", err)
+	}
+	list := make([]ledger.CostRow, 0, len(sums))
+	for _, r := range sums {
+		list = append(list, *r)
+	}
+	slices.SortFunc(list, func(a, b ledger.CostRow) int { return cmp.Compare(a.Key, b.Key) })
+	return list, nil
+}
+
+func costRow(sums map[string]*ledger.CostRow, key string) *ledger.CostRow {
+	r := sums[key]
+	if r == nil {
+		r = &ledger.CostRow{Key: key, ModelCost: new(big.Int), ToolCost: new(big.Int)}
+		sums[key] = r
+	}
+	return r
+}
+
+func costWhere(f ledger.CostFilter) (w where) {
+	if f.Tenant != "" {
+		w.add("c.tenant = $%d", f.Tenant)
+	}
+	if !f.Run.IsZero() {
+		w.add("c.run_id = $%d", f.Run)
+	}
+	if f.Owner != "" {
+		w.add("c.owner = $%d", f.Owner)
+	}
+	return w
+}
+
+func sumModels(ctx context.Context, tx Tx, f ledger.CostFilter, key costKey, sums map[string]*ledger.CostRow) error {
+	w := costWhere(f)
+	return sumRows(ctx, tx, f.By, `SELECT `+key.model+` AS k, `+sumCost+`, count(*),
+		coalesce(sum(CASE WHEN c.state <> 'unsettled' AND c.cost_pico IS NULL AND (c.usage_missing OR c.input_tokens IS NOT NULL) THEN 1 ELSE 0 END), 0),
+		coalesce(sum(CASE WHEN c.state = 'unsettled' THEN 1 ELSE 0 END), 0),
+		CAST(coalesce(sum(c.input_tokens), 0) AS bigint), CAST(coalesce(sum(c.output_tokens), 0) AS bigint)
+		FROM model_calls c`+key.join+w.String()+` GROUP BY k`, w.args, func(k string, v []int64) {
+		r := costRow(sums, k)
+		r.ModelCost, r.ModelCalls, r.Unpriced, r.Unsettled, r.InputTokens, r.OutputTokens = whole(v[0], v[1]), v[2], v[3], v[4], v[5], v[6]
+	}, 7)
+}
+
+// sumTools counts what was executed: not what was blocked, and not outcomes
+// handed to another call, which were paid for where they were made.
+func sumTools(ctx context.Context, tx Tx, f ledger.CostFilter, key costKey, sums map[string]*ledger.CostRow) error {
+	w := costWhere(f)
+	w.conditions = append(w.conditions, "c.status IN ('finished','error','resolved')", "NOT c.repeated")
+	return sumRows(ctx, tx, f.By, `SELECT `+key.tool+` AS k, `+sumCost+`, count(*),
+		coalesce(sum(CASE WHEN c.cost_pico IS NULL THEN 1 ELSE 0 END), 0)
+		FROM tool_call_records c`+key.join+w.String()+` GROUP BY k`, w.args, func(k string, v []int64) {
+		r := costRow(sums, k)
+		r.ToolCost, r.ToolCalls, r.Unmeasured = whole(v[0], v[1]), v[2], v[3]
+	}, 4)
+}
+
+func sumRows(ctx context.Context, tx Tx, by, q string, args []any, add func(key string, v []int64), n int) error {
+	rows, err := tx.Query(ctx, q, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key string
+		var run events.RunID
+		v := make([]int64, n)
+		dest := []any{&key}
+		if by == "run" {
+			dest = []any{&run}
+		}
+		for i := range v {
+			dest = append(dest, &v[i])
+		}
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		if by == "run" {
+			key = run.String()
+		}
+		add(key, v)
+	}
+	return rows.Err()
+}
