@@ -59,9 +59,14 @@ func payload(t *rapid.T, epoch *uint64) events.Payload {
 		return events.RunResumed{Epoch: *epoch}
 	case 18:
 		return rapid.SampledFrom([]events.Payload{
-			events.RunParked{Reason: events.ParkTimer}, events.RunUnparked{}, events.OperatorActed{Verb: "resolve"},
-			events.ArtifactValidationFinished{Turn: 1}, events.ArtifactRevisionStarted{Revision: 1, Input: "again"},
-			events.ToolExecutionProgress{Call: c}, events.TimerFired{}, events.SignalReceived{},
+			events.RunParked{Reason: events.ParkTimer},
+			events.RunUnparked{},
+			events.OperatorActed{Verb: "resolve"},
+			events.ArtifactValidationFinished{Turn: 1},
+			events.ArtifactRevisionStarted{Revision: 1, Input: "again"},
+			events.ToolExecutionProgress{Call: c},
+			events.TimerFired{},
+			events.SignalReceived{},
 		}).Draw(t, "other")
 	default:
 		return rapid.SampledFrom([]events.Payload{
