@@ -28,8 +28,8 @@ var packages = map[string]string{
 
 	"loops/loopstest": "loops model model/scripted tools tools/bogus events redact internal/canonical",
 
-	"agents":     "loops model tools events redact internal/canonical",
-	"agents/...": "agents loops model tools events redact internal/canonical",
+	"agents":     "loops model model/strictyaml tools events redact internal/canonical",
+	"agents/...": "agents loops model model/strictyaml tools events redact internal/canonical",
 
 	"ledger":            "events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/sqlstore":   "ledger events redact internal/canonical internal/fault internal/telemetry",

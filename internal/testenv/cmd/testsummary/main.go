@@ -36,7 +36,7 @@ type test struct{ pkg, name string }
 
 type summary struct {
 	out    io.Writer
-	output map[test]*strings.Builder // of tests that have not ended
+	output map[test]*strings.Builder // of tests, and packages as "", that have not ended
 	builds map[string]*strings.Builder
 
 	passed, failed int
@@ -72,10 +72,10 @@ func (s *summary) add(e event) {
 	case "build-fail":
 		s.print(builder(s.builds, e.ImportPath).String())
 	case "output":
-		if e.Test != "" {
-			builder(s.output, key).WriteString(e.Output)
-		} else if e.Output != "PASS\n" && !strings.Contains(e.Output, "[no test files]") {
+		if e.Package == "" {
 			s.print(e.Output)
+		} else if e.Output != "PASS\n" && !strings.Contains(e.Output, "[no test files]") {
+			builder(s.output, key).WriteString(e.Output)
 		}
 	case "pass", "fail", "skip":
 		if e.Test == "" {
@@ -107,6 +107,14 @@ func (s *summary) endTest(action string, key test) {
 // that failed without a failed test: one that did not build, or a leak found
 // after the tests.
 func (s *summary) endPackage(e event) {
+	own := test{pkg: e.Package}
+	for line := range strings.Lines(builder(s.output, own).String()) {
+		// The seed is wanted only to repeat a failure.
+		if e.Action == "fail" || !strings.HasPrefix(line, "-test.shuffle ") {
+			s.print(line)
+		}
+	}
+	delete(s.output, own)
 	for key, b := range s.output {
 		if key.pkg != e.Package {
 			continue

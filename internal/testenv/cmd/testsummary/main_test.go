@@ -16,12 +16,13 @@ func TestSummary(t *testing.T) {
 			"a pass is a line per package",
 			`{"Action":"output","Package":"p","Test":"TestA","Output":"    chatter\n"}
 {"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Output":"-test.shuffle 7\n"}
 {"Action":"output","Package":"p","Output":"PASS\n"}
 {"Action":"output","Package":"p","Output":"ok  \tp\t0.1s\n"}
 {"Action":"pass","Package":"p"}`,
 			true,
 			[]string{"ok  \tp\t0.1s\n", "\n1 passed, 0 failed, 0 skipped\n"},
-			[]string{"chatter", "PASS"},
+			[]string{"chatter", "PASS", "shuffle"},
 		},
 		{
 			"a failure shows its output, a skip its reason",
@@ -31,9 +32,10 @@ func TestSummary(t *testing.T) {
 {"Action":"output","Package":"p","Test":"TestB","Output":"=== RUN   TestB\n"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:1: no such thing\n"}
 {"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Output":"-test.shuffle 8\n"}
 {"Action":"fail","Package":"p"}`,
 			false,
-			[]string{"a_test.go:1: wrong", "p TestB: b_test.go:1: no such thing", "\n0 passed, 1 failed, 1 skipped\n"},
+			[]string{"-test.shuffle 8", "a_test.go:1: wrong", "p TestB: b_test.go:1: no such thing", "\n0 passed, 1 failed, 1 skipped\n"},
 			nil,
 		},
 		{
