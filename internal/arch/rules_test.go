@@ -15,7 +15,7 @@ var packages = map[string]string{
 	"events/jetstream":    "events events/internal/... redact internal/canonical internal/fault internal/telemetry",
 	"events/eventstest":   "events redact internal/canonical",
 
-	"model":           "events redact internal/canonical internal/fault internal/telemetry",
+	"model":           "model/strictyaml events redact internal/canonical internal/fault internal/telemetry",
 	"model/...":       "model events redact internal/canonical internal/fault internal/telemetry",
 	"model/modeltest": "model model/scripted events redact internal/canonical",
 
