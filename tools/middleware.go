@@ -24,7 +24,7 @@ func guard(what string, f func() error) (err error) {
 // beforeCall runs the call middleware. What it made of the arguments is
 // redacted again: the runtime acts only on redacted arguments.
 func (d *Dispatcher) beforeCall(ctx context.Context, c Call) (Call, error) {
-	before := c.Arguments
+	before := bytes.Clone(c.Arguments) // a middleware may write into it
 	for _, m := range d.cfg.CallMiddleware {
 		err := guard("call middleware", func() (err error) {
 			id, attempt := c.ID, c.Attempt
