@@ -111,7 +111,7 @@ func plainForms(value string) []string {
 	}
 	for _, v := range all[:len(all):len(all)] {
 		for range maxUnescape {
-			for _, kind := range escapeKinds() {
+			for _, kind := range [...]escapeKind{invisible, spelled} {
 				if d, ok := unescape(v, kind); ok {
 					v = d.text
 					all = append(all, v)

@@ -189,17 +189,11 @@ func drawDocument(t *rapid.T, words []string) any {
 		}
 		return rapid.OneOf(kinds...)
 	}
-	return value(3).Draw(t, "document")
+	return rapid.MapOfN(key, value(3), 1, 6).Draw(t, "document")
 }
 
 func TestIdempotent(t *testing.T) {
-	secrets := []string{random(40, 12, alnum), `q"` + random(41, 12, trouble) + "x", random(42, 24, hexits)}
-	words := append([]string{
-		" ", ": ", "=", "\"", "'", "\\", "%", "&", "\n", "@", "://", "?", "api key is ", "password", "token", "Authorization: Bearer ", "cookie: ",
-		"secret://db", "https://u:", "[REDACTED:x:01234567]", "[REDACTED:", "card ", "sk-" + "live-" + random(43, 20, alnum), random(44, 30, alnum),
-		marker("password", "89abcdef"), ulid(3), "-----BEGIN PRIV" + "ATE KEY-----", random(45, 20, alnum), "eyJ", "secret=",
-	}, secrets...)
-	r := newTest(t, secrets...)
+	r, secrets, words := reactive(t)
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawDocument(t, words)
 		once, err := r.JSON(v)
@@ -219,6 +213,35 @@ func TestIdempotent(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestIdempotentText(t *testing.T) {
+	r, secrets, words := reactive(t)
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.OneOf(rapid.SampledFrom(words), rapid.SampledFrom(words), rapid.StringMatching(`[ -~]{0,6}`))
+		text := strings.Join(rapid.SliceOfN(word, 1, 14).Draw(t, "words"), "")
+		once := r.String(text)
+		if twice := r.String(once); twice != once {
+			t.Fatalf("%q\n once  %q\n twice %q", text, once, twice)
+		}
+		for _, s := range secrets {
+			if strings.Contains(once, s) {
+				t.Fatalf("%q is left in %q", s, once)
+			}
+		}
+	})
+}
+
+// reactive returns a redactor, its secrets, and pieces of text that rules
+// react to.
+func reactive(t *testing.T) (r *Redactor, secrets, words []string) {
+	secrets = []string{random(40, 12, alnum), `q"` + random(41, 12, trouble) + "x", random(42, 24, hexits)}
+	words = append([]string{
+		" ", ": ", "=", "\"", "'", "\\", "%", "&", "\n", "@", "://", "?", "api key is ", "password", "token", "Authorization: Bearer ", "cookie: ",
+		"secret://db", "https://u:", "[REDACTED:x:01234567]", "[REDACTED:", "card ", "sk-" + "live-" + random(43, 20, alnum), random(44, 30, alnum),
+		marker("password", "89abcdef"), ulid(3), "-----BEGIN PRIV" + "ATE KEY-----", random(45, 20, alnum), "eyJ", "secret=",
+	}, secrets...)
+	return newTest(t, secrets...), secrets, words
 }
 
 func TestConcurrent(t *testing.T) {

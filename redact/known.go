@@ -187,20 +187,24 @@ func (m *matcher) find(text string) finding {
 	if !f.escape {
 		return f
 	}
-	w := decoded{text: text}
-	for range maxUnescape {
-		changed := false
-		for _, kind := range escapeKinds() {
-			d, ok := unescape(w.text, kind)
-			if !ok {
-				continue
+	bare := decoded{text: text}
+	if d, ok := unescape(text, invisible); ok {
+		bare = d
+		m.through(d, &f)
+	}
+	for _, spelling := range chains() {
+		for w, round := bare, 0; round < maxUnescape; round++ {
+			changed := false
+			for _, kind := range [...]escapeKind{spelling, invisible} {
+				if d, ok := unescape(w.text, kind); ok {
+					changed = true
+					w = d.over(w)
+					m.through(w, &f)
+				}
 			}
-			changed = true
-			w = d.over(w)
-			m.through(w, &f)
-		}
-		if !changed {
-			break
+			if !changed {
+				break
+			}
 		}
 	}
 	return f

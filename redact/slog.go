@@ -46,7 +46,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 
 func (h *handler) attr(m *matcher, a slog.Attr, denied string) slog.Attr {
 	key := m.secretsIn(a.Key)
-	verdict := m.keys.judge(a.Key, key == a.Key)
+	verdict := m.keys.judge(key, key == a.Key)
 	if denied == "" && verdict.denied {
 		denied = markerName(strings.ToLower(key))
 	}

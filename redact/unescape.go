@@ -21,17 +21,22 @@ func escapeStarts() []string {
 	return []string{"\\", "%", "&", "\x1b", "\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad"}
 }
 
-// escapeKind is what one call of unescape takes off.
+// escapeKind is what one call of unescape takes off. Kinds can be added up.
 type escapeKind uint8
 
 const (
-	invisible escapeKind = iota // ANSI sequences, zero-width runes
-	spelled                     // backslash escapes, percent encoding, HTML entities
+	invisible   escapeKind = 1 << iota // ANSI sequences, zero-width runes
+	backslashes                        // JSON, Go, shell
+	percents
+	entities
+	spelled = backslashes | percents | entities
 )
 
-// escapeKinds is the order within one round: something invisible may divide
-// what spells a character.
-func escapeKinds() [2]escapeKind { return [2]escapeKind{invisible, spelled} }
+// chains are the orders in which layers are taken off. One kind at a time,
+// because a secret may itself hold what looks like an escape of another kind;
+// all kinds, because layers may differ. Something invisible may divide what
+// spells a character, so it goes first.
+func chains() [4]escapeKind { return [...]escapeKind{spelled, backslashes, percents, entities} }
 
 // unescape takes one layer of escapes of kind off s. It reports false, and
 // does no work, if there is nothing to take off.
@@ -75,8 +80,17 @@ func (d decoded) over(inner decoded) decoded {
 }
 
 func nextEscape(s string, i int, kind escapeKind) int {
-	first := "\x1b\u200b\u200c\u200d\u2060\ufeff\u00ad"
-	if kind == spelled {
+	var first string
+	switch kind {
+	case invisible:
+		first = "\x1b\u200b\u200c\u200d\u2060\ufeff\u00ad"
+	case backslashes:
+		first = "\\"
+	case percents:
+		first = "%"
+	case entities:
+		first = "&"
+	default:
 		first = "\\%&"
 	}
 	for i < len(s) {

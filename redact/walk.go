@@ -176,7 +176,7 @@ func (w *walker) object(p place) {
 			w.edits = append(w.edits, edit{start, w.i, t})
 		}
 		w.i++ // colon
-		verdict := w.m.keys.judge(key, safe == key)
+		verdict := w.m.keys.judge(safe, safe == key)
 		inner := place{denied: p.denied, hint: verdict.hint, exempt: p.exempt}
 		switch {
 		case inner.denied != "":
@@ -186,8 +186,8 @@ func (w *walker) object(p place) {
 			inner.denied = pair
 		case key == "name" || key == "key" || key == "header" || key == "Name" || key == "Key":
 			if at := w.i; w.doc[at] == '"' {
-				if name := w.stringToken(); w.m.keys.names.denied(name) {
-					pair = markerName(strings.ToLower(w.m.secretsIn(name)))
+				if name := w.m.secretsIn(w.stringToken()); w.m.keys.names.denied(name) {
+					pair = markerName(strings.ToLower(name))
 				}
 				w.i = at
 			}
