@@ -60,9 +60,10 @@ type Config struct {
 	// projectors × batch. Zero keeps what is there, and makes a new consumer
 	// with 2,000.
 	MaxAckPending int
-	// PublishTimeout bounds the first try of a publish; it doubles with each
-	// further try, up to eightfold. Zero means 2 seconds.
-	PublishTimeout time.Duration
+	// RequestTimeout bounds the first try of a publish; it doubles with each
+	// further try, up to eightfold. Other requests may take four times as long.
+	// Zero means 2 seconds.
+	RequestTimeout time.Duration
 	// BufferEvents and BufferBytes bound what one journal holds that is not
 	// stored yet. Zero means 64 Ki events and 16 MiB.
 	BufferEvents, BufferBytes int
@@ -75,8 +76,8 @@ func (c Config) withDefaults() Config {
 	if c.JournalKeep == 0 {
 		c.JournalKeep = 72 * time.Hour
 	}
-	if c.PublishTimeout <= 0 {
-		c.PublishTimeout = 2 * time.Second
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -117,6 +118,12 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Bus, error) {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
 	return b, nil
+}
+
+// request bounds one or a few requests: what is sent while the server goes away
+// is never answered, and a caller's context may last for hours.
+func (b *Bus) request(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 4*b.cfg.RequestTimeout)
 }
 
 func (b *Bus) hasFeed() bool { return b.cfg.FeedMaxAge >= 0 }

@@ -16,9 +16,6 @@ import (
 // trimEvery is how often the journal is cut behind what is confirmed.
 const trimEvery = 30 * time.Second
 
-// flushTimeout bounds the round trip that shows that confirmations arrived.
-const flushTimeout = 10 * time.Second
-
 // Consumer reads the journal through the durable consumer that all projectors
 // share. It implements [events.Consumer].
 type Consumer struct {
@@ -48,6 +45,8 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, time.Time, err
 	if c.cons != nil {
 		return c.cons, c.born, nil
 	}
+	ctx, cancel := c.bus.request(ctx)
+	defer cancel()
 	cons, err := c.bus.js.Consumer(ctx, JournalStream, Projector)
 	if missing(err) {
 		if err = c.bus.remakeProjector(ctx); err == nil {
@@ -103,7 +102,7 @@ func (c *Consumer) fetch(ctx context.Context, n int, wait time.Duration) ([]even
 	}
 	// The sequences in a message's ack mean something only to the consumer that
 	// delivered it, and one that was made again answers to the same name.
-	info, err := cons.Info(ctx)
+	info, err := c.ask(ctx, cons)
 	if err != nil || !info.Created.Equal(born) {
 		for _, m := range got {
 			_ = m.Nak() // else they come again after AckWait
@@ -164,19 +163,8 @@ func (c *Consumer) Ack(ctx context.Context, ms ...events.Message) error {
 	if len(ms) == 0 {
 		return nil
 	}
-	cons, _, err := c.open(ctx)
+	info, err := c.info(ctx)
 	if err != nil {
-		return fmt.Errorf("ack: %w", err)
-	}
-	info, err := cons.Info(ctx)
-	if missing(err) {
-		c.forget()
-		if cons, _, err = c.open(ctx); err == nil {
-			info, err = cons.Info(ctx)
-		}
-	}
-	if err != nil {
-		c.forget()
 		return fmt.Errorf("ack: %w", err)
 	}
 	stale := 0
@@ -197,7 +185,7 @@ func (c *Consumer) Ack(ctx context.Context, ms ...events.Message) error {
 		c.forget()
 		c.bus.cfg.Logger.Warn("dropped confirmations for a consumer that has been made again", "messages", stale)
 	}
-	fctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	fctx, cancel := c.bus.request(ctx)
 	defer cancel()
 	if err := c.bus.nc.FlushWithContext(fctx); err != nil {
 		return fmt.Errorf("ack: %w", err)
@@ -222,7 +210,7 @@ func (c *Consumer) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		info, err := cons.Info(ctx)
+		info, err := c.ask(ctx, cons)
 		if err == nil {
 			return info, nil
 		}
@@ -231,6 +219,12 @@ func (c *Consumer) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 			return nil, err
 		}
 	}
+}
+
+func (c *Consumer) ask(ctx context.Context, cons jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
+	ctx, cancel := c.bus.request(ctx)
+	defer cancel()
+	return cons.Info(ctx)
 }
 
 // Close implements [events.Consumer]. The durable consumer stays.

@@ -120,7 +120,7 @@ func (f *Feed) try(ctx context.Context, try int, m *nats.Msg) error {
 	if !f.bus.nc.IsConnected() {
 		return errDisconnected
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.bus.cfg.PublishTimeout<<min(try, 3))
+	ctx, cancel := context.WithTimeout(ctx, f.bus.cfg.RequestTimeout<<min(try, 3))
 	defer cancel()
 	_, err := f.bus.js.PublishMsg(ctx, m, jetstream.WithExpectStream(FeedStream), jetstream.WithRetryAttempts(0))
 	if err != nil && missing(err) {

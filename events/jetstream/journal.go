@@ -63,7 +63,7 @@ func (j *Journal) send(ctx context.Context, try int, data []byte) error {
 		// The client would keep the message and send it later: once per try.
 		return fmt.Errorf("publish to %s: %w", j.subject, errDisconnected)
 	}
-	tctx, cancel := context.WithTimeout(ctx, j.bus.cfg.PublishTimeout<<min(try-1, 3))
+	tctx, cancel := context.WithTimeout(ctx, j.bus.cfg.RequestTimeout<<min(try-1, 3))
 	defer cancel()
 	err := j.publish(tctx, &nats.Msg{Subject: j.subject, Data: data})
 	if err == nil {

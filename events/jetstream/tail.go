@@ -20,12 +20,14 @@ func (c *Consumer) Tail(ctx context.Context, worker string, f func(events.Messag
 	if err != nil {
 		return fmt.Errorf("tail of %q: %w", worker, err)
 	}
-	s, err := c.bus.js.Stream(ctx, JournalStream)
+	rctx, cancel := c.bus.request(ctx)
+	defer cancel()
+	s, err := c.bus.js.Stream(rctx, JournalStream)
 	if err != nil {
 		return fmt.Errorf("tail of %q: %w", worker, err)
 	}
 	subject := journalPrefix + worker
-	last, err := s.GetLastMsgForSubject(ctx, subject)
+	last, err := s.GetLastMsgForSubject(rctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
@@ -33,7 +35,7 @@ func (c *Consumer) Tail(ctx context.Context, worker string, f func(events.Messag
 		return fmt.Errorf("tail of %q: %w", worker, err)
 	}
 	for seq := info.AckFloor.Stream + 1; seq <= last.Sequence; seq++ {
-		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
+		m, err := c.next(ctx, s, seq, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && m.Sequence > last.Sequence {
 			return nil // confirmed and cut in the meantime
 		}
@@ -48,6 +50,13 @@ func (c *Consumer) Tail(ctx context.Context, worker string, f func(events.Messag
 	return nil
 }
 
+// next reads the first message on subject that is not before seq.
+func (c *Consumer) next(ctx context.Context, s jetstream.Stream, seq uint64, subject string) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := c.bus.request(ctx)
+	defer cancel()
+	return s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
+}
+
 // trimSometimes cuts the journal every trimEvery. A fault is only logged: the
 // next one tries again.
 func (c *Consumer) trimSometimes(ctx context.Context) {
@@ -60,6 +69,8 @@ func (c *Consumer) trimSometimes(ctx context.Context) {
 	if !due || c.bus.cfg.JournalKeep < 0 {
 		return
 	}
+	ctx, cancel := c.bus.request(ctx)
+	defer cancel()
 	if err := c.trim(ctx); err != nil {
 		c.bus.cfg.Logger.Warn("journal was not trimmed", "error", err)
 	}
