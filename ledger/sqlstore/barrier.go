@@ -12,13 +12,13 @@ import (
 
 // holder is the runs row of a barrier, locked.
 type holder struct {
-	run   ledger.Run
-	now   time.Time // read after the row lock
-	left  time.Duration
-	clean bool
+	run  ledger.Run
+	now  time.Time // read after the row lock
+	left time.Duration
 }
 
-// lockHolder locks the run of l and checks that l still holds it.
+// lockHolder locks the run of l and checks that l still holds it. With
+// ledger.ErrFenced it also returns the run as it is.
 func (s *Store) lockHolder(ctx context.Context, tx Tx, l ledger.Lease) (holder, error) {
 	r, err := lockRun(ctx, tx, l.RunID)
 	if err != nil {
@@ -29,9 +29,19 @@ func (s *Store) lockHolder(ctx context.Context, tx Tx, l ledger.Lease) (holder, 
 		return holder{}, err
 	}
 	if r.Epoch != l.Epoch || r.LeaseUntil.IsZero() || !r.LeaseUntil.After(now) {
-		return holder{}, fmt.Errorf("run %s: epoch %d of worker %q, now epoch %d of %q: %w", l.RunID, l.Epoch, l.Worker, r.Epoch, r.Worker, ledger.ErrFenced)
+		return holder{run: r, now: now}, fmt.Errorf("%s: %w", fencedBecause(l, r, now), ledger.ErrFenced)
 	}
 	return holder{run: r, now: now, left: r.LeaseUntil.Sub(now)}, nil
+}
+
+func fencedBecause(l ledger.Lease, r ledger.Run, now time.Time) string {
+	switch {
+	case r.Epoch != l.Epoch:
+		return fmt.Sprintf("epoch %d of worker %q, now epoch %d of %q", l.Epoch, l.Worker, r.Epoch, r.Worker)
+	case r.LeaseUntil.IsZero():
+		return fmt.Sprintf("epoch %d of worker %q has given its lease back", l.Epoch, l.Worker)
+	}
+	return fmt.Sprintf("the lease of epoch %d of worker %q ran out %s ago: a heartbeat renews it if nobody has taken the run", l.Epoch, l.Worker, now.Sub(r.LeaseUntil))
 }
 
 // carry is the first two steps of every barrier: the prefix goes into the
@@ -49,27 +59,12 @@ func (s *Store) carry(ctx context.Context, tx Tx, l ledger.Lease, p ledger.Prefi
 // epoch is the run's newest (the runs row is locked), so no later base can make
 // them invalid; a different event at one of its sequences means a fork.
 func (s *Store) insertPrefix(ctx context.Context, tx Tx, l ledger.Lease, p ledger.Prefix) error {
-	for i, e := range p {
-		env := e.Envelope()
-		if env.RunID != l.RunID || env.Epoch > l.Epoch || (i > 0 && env.Seq != p[i-1].Envelope().Seq+1) {
-			return fmt.Errorf("barrier of run %s: prefix event %d is of run %s epoch %d seq %d", l.RunID, i, env.RunID, env.Epoch, env.Seq)
-		}
-	}
-	top, err := lockFold(ctx, tx, l.RunID)
+	fold, err := lockFold(ctx, tx, l.RunID)
 	if err != nil {
 		return err
 	}
-	first, last := p[0].Envelope().Seq, p[len(p)-1].Envelope().Seq
-	if first > top+1 {
-		// The projector may be ahead of us but never the reverse: the events
-		// between were in an earlier barrier or are lost.
-		contiguous, err := contiguousTop(ctx, tx, l.RunID)
-		if err != nil {
-			return err
-		}
-		if first > contiguous+1 {
-			return fmt.Errorf("barrier of run %s: prefix starts at %d, archive ends at %d", l.RunID, first, contiguous)
-		}
+	if err := checkPrefix(ctx, tx, l, p, fold); err != nil {
+		return err
 	}
 	if err := s.insertEvents(ctx, tx, p); err != nil {
 		if errors.Is(err, errFork) {
@@ -78,8 +73,44 @@ func (s *Store) insertPrefix(ctx context.Context, tx Tx, l ledger.Lease, p ledge
 		}
 		return err
 	}
-	if last > top {
+	if last := p[len(p)-1].Envelope().Seq; last > fold.top {
 		return raiseTop(ctx, tx, l.RunID, last)
+	}
+	return nil
+}
+
+// checkPrefix refuses events that their holder cannot have numbered: of another
+// run or epoch, not beyond the epoch's base, with a gap, or not right behind
+// what the archive has.
+func checkPrefix(ctx context.Context, tx Tx, l ledger.Lease, p ledger.Prefix, fold position) error {
+	var base uint64
+	err := tx.QueryRow(ctx, `SELECT base_seq FROM run_epochs WHERE run_id = $1 AND epoch = $2`, l.RunID, l.Epoch).Scan(&base)
+	if errors.Is(err, ErrNoRows) {
+		return fmt.Errorf("prefix of run %s: epoch %d has no base: call Base before the first event", l.RunID, l.Epoch)
+	}
+	if err != nil {
+		return fmt.Errorf("read base of run %s: %w", l.RunID, err)
+	}
+	for i, e := range p {
+		v := e.Envelope()
+		if v.RunID != l.RunID || v.Epoch != l.Epoch || v.Seq <= base || (i > 0 && (v.Seq != p[i-1].Envelope().Seq+1 || v.Prev != p[i-1].Hash())) {
+			return fmt.Errorf("prefix of run %s epoch %d from base %d: event %d is of run %s epoch %d seq %d, or does not follow the one before it",
+				l.RunID, l.Epoch, base, i, v.RunID, v.Epoch, v.Seq)
+		}
+	}
+	// The holder leaves out only what it knows to be in the archive. A gap there
+	// means that it knows wrongly.
+	first, from := p[0].Envelope().Seq, max(base, fold.folded)
+	if first <= from+1 {
+		return nil
+	}
+	var n uint64
+	err = tx.QueryRow(ctx, `SELECT count(*) FROM events WHERE run_id = $1 AND seq > $2 AND seq < $3`, l.RunID, from, first).Scan(&n)
+	if err != nil {
+		return fmt.Errorf("look for gaps in run %s: %w", l.RunID, err)
+	}
+	if n != first-1-from {
+		return fmt.Errorf("prefix of run %s: it starts at %d, but the archive has only %d of the %d events after %d", l.RunID, first, n, first-1-from, from)
 	}
 	return nil
 }
@@ -126,20 +157,26 @@ func (s *Store) insertEvents(ctx context.Context, tx Tx, es []events.Sealed) err
 	return nil
 }
 
-// lockFold locks the run's row of run_folds, making it first if need be, and
-// returns the highest sequence in the archive.
-func lockFold(ctx context.Context, tx Tx, run events.RunID) (top uint64, err error) {
-	const q = `SELECT top_seq FROM run_folds WHERE run_id = $1 FOR UPDATE`
-	err = tx.QueryRow(ctx, q, run).Scan(&top)
+// position is how far the archive of a run has come.
+type position struct {
+	folded uint64 // everything up to here is in the archive and folded
+	top    uint64 // the highest sequence in the archive
+}
+
+// lockFold locks the run's row of run_folds, making it first if need be: the
+// lock of everything that writes events of a run.
+func lockFold(ctx context.Context, tx Tx, run events.RunID) (at position, err error) {
+	const q = `SELECT folded_seq, top_seq FROM run_folds WHERE run_id = $1 FOR UPDATE`
+	err = tx.QueryRow(ctx, q, run).Scan(&at.folded, &at.top)
 	if errors.Is(err, ErrNoRows) {
 		if _, err = tx.Exec(ctx, `INSERT INTO run_folds (run_id) VALUES ($1) ON CONFLICT DO NOTHING`, run); err == nil {
-			err = tx.QueryRow(ctx, q, run).Scan(&top)
+			err = tx.QueryRow(ctx, q, run).Scan(&at.folded, &at.top)
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("lock fold of run %s: %w", run, err)
+		return position{}, fmt.Errorf("lock fold of run %s: %w", run, err)
 	}
-	return top, nil
+	return at, nil
 }
 
 func raiseTop(ctx context.Context, tx Tx, run events.RunID, top uint64) error {
@@ -153,13 +190,14 @@ func raiseTop(ctx context.Context, tx Tx, run events.RunID, top uint64) error {
 	return nil
 }
 
-// contiguousTop is the highest sequence up to which the archive has no gap.
+// contiguousTop is the highest sequence up to which the archive has every event
+// from the first on; 0 if it lacks the first.
 func contiguousTop(ctx context.Context, tx Tx, run events.RunID) (uint64, error) {
 	var n uint64
 	err := tx.QueryRow(ctx, `
 		SELECT coalesce(min(e.seq), 0) FROM events e
-		WHERE e.run_id = $1 AND e.seq >= (SELECT folded_seq FROM run_folds WHERE run_id = $1)
-		AND NOT EXISTS (SELECT 1 FROM events n WHERE n.run_id = e.run_id AND n.seq = e.seq + 1)`, run).Scan(&n)
+		WHERE e.run_id = $1 AND EXISTS (SELECT 1 FROM events f WHERE f.run_id = $1 AND f.seq = 1)
+		AND NOT EXISTS (SELECT 1 FROM events n WHERE n.run_id = $1 AND n.seq = e.seq + 1)`, run).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("read top of run %s: %w", run, err)
 	}

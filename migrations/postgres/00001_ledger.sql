@@ -46,6 +46,7 @@ CREATE TABLE runs (
     wake_at       timestamptz,                            -- parked: looked at again whatever happens
     parked_at     timestamptz,
     not_before    timestamptz,                            -- back-off after a claim that appended no fact
+    idle_claims   integer NOT NULL DEFAULT 0,             -- claims of an ended run in a row that appended no fact
     clean         boolean NOT NULL DEFAULT true,          -- the last holder carried its whole prefix into events
     epoch         bigint NOT NULL DEFAULT 0,
     worker        text NOT NULL DEFAULT '',               -- the last holder
@@ -63,6 +64,7 @@ CREATE TABLE runs (
 CREATE INDEX runs_due      ON runs (queue, priority DESC, due_at, id) WHERE state = 'queued';
 CREATE INDEX runs_leases   ON runs (lease_until) WHERE lease_until IS NOT NULL;
 CREATE INDEX runs_wake     ON runs (wake_at) WHERE state = 'parked' AND wake_at IS NOT NULL;
+CREATE INDEX runs_capable  ON runs (id) WHERE state = 'parked' AND park_reason = 'no_capable_worker';
 CREATE INDEX runs_cancel   ON runs (id) WHERE state = 'cancelling';
 CREATE INDEX runs_waiting  ON runs (park_key) WHERE state = 'parked' AND park_key IS NOT NULL;
 CREATE INDEX runs_tenant   ON runs (tenant, id DESC);

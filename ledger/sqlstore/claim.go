@@ -1,0 +1,313 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// How long an ended run is left alone after a claim that appended none of its
+// facts: it doubles from the first to the last.
+const (
+	firstBackoff = 5 * time.Second
+	lastBackoff  = 10 * time.Minute
+)
+
+// candidate is a run that a claim has locked, as it was.
+type candidate struct {
+	run   ledger.Run
+	clean bool
+	idle  int
+}
+
+// Claim implements ledger.Runs.
+func (s *Store) Claim(ctx context.Context, r ledger.ClaimRequest) ([]ledger.Claim, error) {
+	if r.Worker == "" || r.TTL <= 0 {
+		return nil, fmt.Errorf("claim runs: worker %q and TTL %s are required", r.Worker, r.TTL)
+	}
+	r.Limit = max(r.Limit, 1)
+	var claims []ledger.Claim
+	err := s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+		claims = nil
+		picked, err := pick(ctx, tx, r)
+		if err != nil || len(picked) == 0 {
+			return err
+		}
+		if claims, err = s.take(ctx, tx, r, picked); err != nil {
+			return err
+		}
+		return fault.Err("claim.before_commit")
+	})
+	if err == nil {
+		if err = fault.Err("claim.after_commit"); err != nil {
+			err = fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim runs for worker %q: %w", r.Worker, err)
+	}
+	return claims, nil
+}
+
+// pick locks up to r.Limit runs that somebody has to act for. What has begun
+// comes before what has not, so that the queue cannot starve it.
+func pick(ctx context.Context, tx Tx, r ledger.ClaimRequest) ([]candidate, error) {
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []candidate
+	for _, where := range wanted(tx, r, now) {
+		got, err := lockCandidates(ctx, tx, where, r.Limit-len(out))
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range got {
+			if !slices.ContainsFunc(out, func(o candidate) bool { return o.run.ID == c.run.ID }) {
+				out = append(out, c)
+			}
+		}
+		if len(out) == r.Limit {
+			break
+		}
+	}
+	// Whoever locks the folds of several runs does it in this order.
+	slices.SortFunc(out, func(a, b candidate) int { return bytes.Compare(a.run.ID[:], b.run.ID[:]) })
+	return out, nil
+}
+
+// condition is a WHERE clause with its arguments.
+type condition struct {
+	sql  string
+	args []any
+}
+
+func (c *condition) arg(v any) int {
+	c.args = append(c.args, v)
+	return len(c.args)
+}
+
+// wanted lists, first things first, which runs may be claimed at now.
+func wanted(tx Tx, r ledger.ClaimRequest, now time.Time) []condition {
+	const hasFacts = ` AND r.id IN (SELECT f.run_id FROM facts f)`
+	capable := func(c *condition) string { return ` AND ` + tx.Subset("r.requires", c.arg(set(r.Capabilities))) }
+	at := func(c *condition) string { return fmt.Sprintf("$%d", c.arg(now)) }
+	kinds := []func(c *condition) string{
+		func(c *condition) string { // the holder is gone
+			return `r.state = 'running' AND r.lease_until <= ` + at(c) + capable(c)
+		},
+		func(c *condition) string { // ending a run takes none of its tools
+			return `r.state = 'cancelling' AND (r.lease_until IS NULL OR r.lease_until <= ` + at(c) + `)`
+		},
+		func(*condition) string { // whoever comes by appends what came in
+			return `r.state = 'parked'` + hasFacts
+		},
+		func(c *condition) string { // its time has come
+			return `r.state = 'parked' AND r.wake_at <= ` + at(c) + capable(c)
+		},
+		func(c *condition) string { // here is the worker it waited for
+			return `r.state = 'parked' AND r.park_reason = 'no_capable_worker'` + capable(c)
+		},
+		func(c *condition) string { // settle
+			n := at(c)
+			return `r.state IN ('finished', 'failed', 'cancelled') AND (r.lease_until IS NULL OR r.lease_until <= ` + n + `)
+				AND (r.not_before IS NULL OR r.not_before <= ` + n + `)` + hasFacts
+		},
+		func(c *condition) string { // new work
+			return `r.state = 'queued' AND r.due_at <= ` + at(c) + capable(c)
+		},
+	}
+	conditions := make([]condition, len(kinds))
+	for i, kind := range kinds {
+		c := &conditions[i]
+		c.sql = kind(c)
+		if len(r.Queues) > 0 {
+			c.sql += ` AND ` + tx.In("r.queue", c.arg(r.Queues))
+		}
+	}
+	return conditions
+}
+
+// set is never nil: no capability is the empty set, not NULL.
+func set(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+func lockCandidates(ctx context.Context, tx Tx, where condition, limit int) ([]candidate, error) {
+	q := `SELECT ` + runColumns + `, r.clean, r.idle_claims FROM runs r WHERE ` + where.sql +
+		fmt.Sprintf(` ORDER BY r.priority DESC, r.due_at, r.id LIMIT $%d FOR NO KEY UPDATE OF r SKIP LOCKED`, where.arg(limit))
+	rows, err := tx.Query(ctx, q, where.args...)
+	if err != nil {
+		return nil, fmt.Errorf("look for runs: %w", err)
+	}
+	defer rows.Close()
+	var out []candidate
+	for rows.Next() {
+		var c candidate
+		if c.run, err = scanRun(rows, &c.clean, &c.idle); err != nil {
+			return nil, fmt.Errorf("look for runs: %w", err)
+		}
+		out = append(out, c)
+	}
+	return out, rows.Err()
+}
+
+// take gives locked runs to a worker: step (a) of a takeover, and for a clean
+// run all there is to it.
+func (s *Store) take(ctx context.Context, tx Tx, r ledger.ClaimRequest, picked []candidate) ([]ledger.Claim, error) {
+	now, err := tx.Now(ctx) // after the row locks
+	if err != nil {
+		return nil, err
+	}
+	claims := make([]ledger.Claim, len(picked))
+	for i, c := range picked {
+		if claims[i], err = s.takeRun(ctx, tx, r, c, now); err != nil {
+			return nil, fmt.Errorf("run %s: %w", c.run.ID, err)
+		}
+	}
+	for i, c := range picked { // effects after all folds
+		if err := s.doubtAbandoned(ctx, tx, claims[i].Run, r.OwnTokens, now); err != nil {
+			return nil, fmt.Errorf("run %s: %w", c.run.ID, err)
+		}
+		if c.run.State == ledger.Parked && !c.run.WakeAt.IsZero() && !c.run.WakeAt.After(now) {
+			fired := events.TimerFired{Due: c.run.WakeAt}
+			if _, _, err := s.addFact(ctx, tx, c.run.ID, s.cfg.IDs.Event(), fired, c.run.Trace); err != nil {
+				return nil, err
+			}
+		}
+		facts, err := pendingFacts(ctx, tx, c.run.ID)
+		if err != nil {
+			return nil, err
+		}
+		claims[i].Facts = facts
+		claims[i].Base.Facts = nil
+	}
+	return claims, nil
+}
+
+func (s *Store) takeRun(ctx context.Context, tx Tx, r ledger.ClaimRequest, c candidate, now time.Time) (ledger.Claim, error) {
+	run := c.run
+	last, err := lastWriter(ctx, tx, run)
+	if err != nil {
+		return ledger.Claim{}, err
+	}
+	was := run.State
+	idle, notBefore := 0, time.Time{}
+	if was.Ended() {
+		// It counts as idle until Release says otherwise, which a crash never does.
+		idle, notBefore = c.idle+1, now.Add(backoff(c.idle))
+	} else if was != ledger.Cancelling {
+		run.State = ledger.Running
+	}
+	run.Epoch++
+	run.Worker, run.LeaseUntil = r.Worker, events.Timestamp(now.Add(r.TTL))
+	run.ParkReason, run.ParkDetail, run.ParkKey, run.WakeAt, run.ParkedAt = "", "", events.Hash{}, time.Time{}, time.Time{}
+	n, err := tx.Exec(ctx, `
+		UPDATE runs SET state = $4, epoch = $5, worker = $6, lease_until = $7, clean = false, not_before = $8, idle_claims = $9,
+			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL
+		WHERE id = $1 AND state = $2 AND epoch = $3`,
+		run.ID, was, c.run.Epoch, run.State, run.Epoch, run.Worker, run.LeaseUntil, notBefore, idle)
+	if err != nil {
+		return ledger.Claim{}, fmt.Errorf("take: %w", err)
+	}
+	if n != 1 {
+		return ledger.Claim{}, fmt.Errorf("take: its row changed while it was locked: state %s, epoch %d", was, c.run.Epoch)
+	}
+	out := ledger.Claim{
+		Run: run, Kind: ledger.ClaimTakeover, LastWorker: last,
+		Lease: ledger.Lease{RunID: run.ID, Epoch: run.Epoch, Worker: r.Worker, TTL: r.TTL, Remaining: run.LeaseUntil.Sub(now)},
+	}
+	if !c.clean {
+		return out, nil
+	}
+	if out.Base, err = s.writeBase(ctx, tx, out.Lease, now); err != nil {
+		return ledger.Claim{}, err
+	}
+	switch {
+	case was.Ended():
+		out.Kind = ledger.ClaimSettle
+	case out.Base.Seq == 0:
+		out.Kind = ledger.ClaimFresh
+	default:
+		out.Kind = ledger.ClaimResume
+	}
+	return out, nil
+}
+
+func backoff(idle int) time.Duration {
+	if idle > 10 {
+		return lastBackoff
+	}
+	return min(firstBackoff<<idle, lastBackoff)
+}
+
+// lastWriter is the worker whose journal may hold the run's latest events: the
+// last one that got a base. A holder that died before it had one wrote nothing,
+// and the tail of the one before it still counts.
+func lastWriter(ctx context.Context, tx Tx, run ledger.Run) (worker string, err error) {
+	if run.Epoch == 0 {
+		return "", nil
+	}
+	err = tx.QueryRow(ctx, `SELECT worker FROM run_epochs WHERE run_id = $1 ORDER BY epoch DESC LIMIT 1`, run.ID).Scan(&worker)
+	if err != nil {
+		return "", fmt.Errorf("read last epoch: %w", err)
+	}
+	return worker, nil
+}
+
+// doubtAbandoned moves attempts of older epochs that nobody will report on to
+// in doubt. The provider absorbs a repetition of keyed and fenced ones, so those
+// stay started as long as the run may repeat them.
+func (s *Store) doubtAbandoned(ctx context.Context, tx Tx, run ledger.Run, own []events.ID, now time.Time) error {
+	q := `
+		SELECT e.op_key FROM effects e JOIN effect_attempts a ON a.op_key = e.op_key AND a.attempt = e.attempts
+		WHERE e.run_id = $1 AND e.state = 'started' AND a.epoch < $2 AND a.outcome = ''`
+	if !run.State.Ended() && run.State != ledger.Cancelling {
+		q += ` AND e.recovery NOT IN ('keyed', 'fenced')`
+	}
+	rows, err := tx.Query(ctx, q+` ORDER BY e.op_key`, run.ID, run.Epoch)
+	if err != nil {
+		return fmt.Errorf("read started effects: %w", err)
+	}
+	defer rows.Close()
+	var keys []events.Hash
+	for rows.Next() {
+		var k events.Hash
+		if err := rows.Scan(&k); err != nil {
+			return fmt.Errorf("read started effects: %w", err)
+		}
+		keys = append(keys, k)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read started effects: %w", err)
+	}
+	rows.Close()
+	for _, k := range keys {
+		e, err := lockEffect(ctx, tx, k)
+		if err != nil {
+			return err
+		}
+		as, err := readAttempts(ctx, tx, k)
+		if err != nil {
+			return err
+		}
+		a := as.latest()
+		// An End may have come between the reading and the lock.
+		if e.State != events.EffectStarted || a.Run != run.ID || a.Outcome != "" || slices.Contains(own, a.Token) {
+			continue
+		}
+		if _, err := s.doubt(ctx, tx, &e, a, "takeover", "", now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
