@@ -12,7 +12,6 @@ func Nearest(s string, names []string) string {
 	return best
 }
 
-
 // distance is Levenshtein's.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)

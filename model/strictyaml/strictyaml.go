@@ -91,9 +91,9 @@ func Parse(name string, text []byte, offset int) (*File, *Map) {
 // Map is a mapping whose fields are taken one by one; [Map.Done] complains
 // about those that nobody took. A nil Map has no fields.
 type Map struct {
-	file   *File
-	node   *yaml.Node
-	path   string
+	file  *File
+	node  *yaml.Node
+	path  string
 	known []string
 }
 

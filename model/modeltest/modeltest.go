@@ -1,0 +1,134 @@
+// Package modeltest is the conformance suite of [model.Model]: what the
+// runtime relies on, whoever provides the model.
+package modeltest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/daybookhq/daybook/internal/canonical"
+	"github.com/daybookhq/daybook/model"
+)
+
+// Features says what an implementation can be made to do.
+type Features struct {
+	// FailOn is a user message that the model answers with an error; empty: skip.
+	FailOn string
+}
+
+// kinds are the values of [model.Error.Kind]; each is stored.
+var kinds = []string{
+	"rate_limited", "overloaded", "timeout", "invalid_request", "unauthorized",
+	"malformed_answer", "script_exhausted", "unavailable",
+}
+
+func request(text string) model.Request {
+	return model.Request{
+		Model:    "test",
+		System:   "Answer briefly.",
+		Messages: []model.Message{{Role: model.User, Text: text}},
+		Tools:    []model.Spec{{Name: "lookup", Description: "Looks up.", Schema: json.RawMessage(`{"type":"object"}`)}},
+	}
+}
+
+// TestModel runs the suite. open returns a model of its own for each test.
+func TestModel(t *testing.T, open func(t *testing.T) model.Model, f Features) {
+	t.Run("a context that has ended is returned as its error", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := open(t).Call(ctx, request("hello")); !errors.Is(err, context.Canceled) {
+			t.Errorf("Call = %v, want context.Canceled in it", err)
+		}
+	})
+	t.Run("an answer is whole", func(t *testing.T) { answer(t, open(t), request("hello")) })
+	t.Run("no tools is no error", func(t *testing.T) {
+		r := request("hello")
+		r.Tools = nil
+		answer(t, open(t), r)
+		r.Tools = []model.Spec{}
+		answer(t, open(t), r)
+	})
+	t.Run("a transcript with calls and results is taken", func(t *testing.T) {
+		r := request("hello")
+		r.Messages = append(r.Messages,
+			model.Message{Role: model.Assistant, Text: "looking", Calls: []model.Call{
+				{ID: "t1.c0", Name: "lookup", Arguments: json.RawMessage(`{"id":9007199254740993}`)},
+				{ID: "t1.c1", Name: "gone", Arguments: json.RawMessage(`"{half"`)},
+			}},
+			model.Message{Role: model.Tool, Results: []model.Result{
+				{CallID: "t1.c0", Name: "lookup", Text: "found", Repeated: true},
+				{CallID: "t1.c1", Name: "gone", Text: "not run", Failed: true},
+			}})
+		answer(t, open(t), r)
+	})
+	t.Run("a request is not changed", func(t *testing.T) {
+		r := request("hello")
+		before, err := r.Hash()
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer(t, open(t), r)
+		if after, err := r.Hash(); err != nil || after != before {
+			t.Errorf("the request hashes to %s (%v), before the call to %s", after, err, before)
+		}
+	})
+	t.Run("concurrent calls do not disturb each other", func(t *testing.T) {
+		m := open(t)
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() { answer(t, m, request("hello")) })
+		}
+		wg.Wait()
+	})
+	t.Run("an error is typed", func(t *testing.T) {
+		if f.FailOn == "" {
+			t.Skip("this model cannot be made to fail")
+		}
+		_, err := open(t).Call(t.Context(), request(f.FailOn))
+		var e *model.Error
+		if !errors.As(err, &e) {
+			t.Fatalf("Call = %v, want a *model.Error in it", err)
+		}
+		if !slices.Contains(kinds, e.Kind) {
+			t.Errorf("kind %q, want one of %q", e.Kind, kinds)
+		}
+		if e.Err == nil {
+			t.Error("the error does not say what happened")
+		}
+		if e.RetryAfter < 0 || e.RetryAfter > 0 && !e.Retryable {
+			t.Errorf("retry after %v, retryable %t", e.RetryAfter, e.Retryable)
+		}
+	})
+}
+
+// answer checks what every answer must be.
+func answer(t *testing.T, m model.Model, r model.Request) {
+	t.Helper()
+	resp, err := m.Call(t.Context(), r)
+	if err != nil {
+		t.Errorf("Call: %v", err)
+		return
+	}
+	if resp.Model == "" {
+		t.Error("no model served: there is nothing to price by")
+	}
+	if resp.StopReason == "" {
+		t.Error("no stop reason")
+	}
+	u := resp.Usage
+	if min(u.Input, u.Output, u.CacheRead, u.CacheWrite, u.Reasoning) < 0 {
+		t.Errorf("usage below zero: %+v", u)
+	}
+	if !u.Missing && u.Input+u.CacheRead+u.CacheWrite == 0 {
+		t.Errorf("usage %+v of a request with text, want tokens or Missing", u)
+	}
+	for i, c := range resp.Calls {
+		if _, err := canonical.JSON(c.Arguments); err != nil {
+			t.Errorf("arguments of call %d cannot be recorded: %v", i, err)
+		}
+	}
+}
