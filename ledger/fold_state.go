@@ -56,6 +56,15 @@ func (f *Fold) Open() []byte {
 	return rawOf(s)
 }
 
+// Unsettled returns the rows of the model calls without an outcome.
+func (f *Fold) Unsettled() []ModelCallRow {
+	rows := make([]ModelCallRow, len(f.models))
+	for i, m := range f.models {
+		rows[i] = m.row
+	}
+	return rows
+}
+
 // OpenCalls returns the rows that stand for the open calls of a stored
 // [Fold.Open], by seq: the in_doubt row, or the newest started row.
 func OpenCalls(open []byte) ([]uint64, error) {
