@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -69,38 +70,45 @@ func (d *Dispatcher) admit(c Call) (*entry, Call, *blockage) {
 	if !permitted(c.Name, d.cfg.Filters) {
 		return e, c, &blockage{entry: e, reason: events.BlockedToolDenied, text: fmt.Sprintf("tool %s is not allowed here", c.Name)}
 	}
-	args, v := d.arguments(e, c)
+	args, bound, v := d.arguments(e, c)
 	if v != nil {
 		return e, c, &blockage{
 			entry: e, reason: events.BlockedInvalidArguments, detail: v.detail, text: d.clean(v.text(c.Name), maxOwnError),
 		}
 	}
-	c.Arguments = args
+	c.Arguments, c.bound = args, bound
 	return e, c, nil
 }
 
-func (d *Dispatcher) arguments(e *entry, c Call) (json.RawMessage, *invalid) {
+func (d *Dispatcher) arguments(e *entry, c Call) (json.RawMessage, boundCall, *invalid) {
 	if c.Malformed {
-		return nil, refuse(DetailMalformed, "want one JSON object, got text that is no JSON")
+		return nil, nil, refuse(DetailMalformed, "want one JSON object, got text that is no JSON")
 	}
 	args, v := object(c.Arguments, d.cfg.MaxArguments)
 	if v != nil {
-		return nil, v
+		return nil, nil, v
 	}
 	if v := e.rules.check(args); v != nil {
-		return nil, v
+		return nil, nil, v
 	}
 	// A handle may decode only once it is substituted.
-	if e.precheck != nil && !strings.Contains(string(args), "secret://") {
-		var err error
-		if perr := guard("argument decoder", func() error { err = e.precheck(args); return nil }); perr != nil {
-			err = perr
-		}
-		if err != nil {
-			return nil, invalidOf(err)
-		}
+	if e.typed == nil || bytes.Contains(args, []byte("secret://")) {
+		return args, nil, nil
 	}
-	return args, nil
+	bound, err := e.bind(args)
+	if err != nil {
+		return nil, nil, invalidOf(err)
+	}
+	return args, bound, nil
+}
+
+func (e *entry) bind(args json.RawMessage) (b boundCall, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("argument decoder panicked: %v", p)
+		}
+	}()
+	return e.typed.bind(args)
 }
 
 func invalidOf(err error) *invalid {

@@ -93,6 +93,8 @@ type Call struct {
 	Arguments json.RawMessage
 	// Malformed: the model wrote no JSON, and Arguments is its text as a JSON string.
 	Malformed bool
+
+	bound boundCall // with Arguments decoded; nil if they are not
 }
 
 // State says how a call stands after Dispatch.

@@ -41,7 +41,7 @@ func (d *Dispatcher) execute(ctx context.Context, env Env, e *entry, def *Defini
 	if callCtx.Err() != nil || !v.Until.IsZero() && !d.cfg.Now().Before(v.Until) {
 		return x.end(ctx, x.nothingSent(KindNotRun, "not run: its time was up before it could begin", causeOf(callCtx)))
 	}
-	a, back, ok := d.invoke(callCtx, c.Name, func() (any, error) { return e.tool.Call(callCtx, inv) })
+	a, back, ok := d.invoke(callCtx, c.Name, func() (any, error) { return e.run(callCtx, &c, inv) })
 	prog.close()
 	if ok {
 		return x.end(ctx, x.outcome(ctx, callCtx, a))

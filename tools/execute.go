@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,6 +73,14 @@ func (d *Dispatcher) destructiveTimeout(e *entry) time.Duration {
 	return DefaultTimeout
 }
 
+// run calls the tool, with the arguments decoded before if they are still the same.
+func (e *entry) run(ctx context.Context, c *Call, inv *Invocation) (any, error) {
+	if c.bound != nil && bytes.Equal(c.Arguments, inv.Arguments) {
+		return c.bound(ctx, inv)
+	}
+	return e.tool.Call(ctx, inv)
+}
+
 func (d *Dispatcher) invocation(env Env, c Call) *Invocation {
 	return &Invocation{
 		Arguments: c.Arguments, Call: c.ID, Attempt: c.Attempt, Run: env.Run, Tenant: env.Tenant,
@@ -120,7 +129,7 @@ func (d *Dispatcher) dispatchPlain(ctx context.Context, env Env, e *entry, c Cal
 		return d.plainError(ctx, env, e, c, started, KindSecret, "a secret could not be substituted: "+d.errorText(e, err), events.ToolResult{})
 	}
 	inv.Arguments = args
-	a, back, ok := d.invoke(callCtx, c.Name, func() (any, error) { return e.tool.Call(callCtx, inv) })
+	a, back, ok := d.invoke(callCtx, c.Name, func() (any, error) { return e.run(callCtx, &c, inv) })
 	prog.close()
 	if !ok {
 		d.late.Go(func() { <-back })

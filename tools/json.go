@@ -4,8 +4,40 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
+
+// encoder encodes without escaping <, > and &, which models need not read escaped.
+type encoder struct {
+	buf bytes.Buffer
+	enc *json.Encoder
+}
+
+func newEncoder() *encoder {
+	e := &encoder{}
+	e.enc = json.NewEncoder(&e.buf)
+	e.enc.SetEscapeHTML(false)
+	return e
+}
+
+var encoders = sync.Pool{New: func() any { return newEncoder() }}
+
+// encode returns bytes that are good until the next call or put.
+func (e *encoder) encode(v any) ([]byte, error) {
+	e.buf.Reset()
+	if err := e.enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(e.buf.Bytes(), []byte("\n")), nil
+}
+
+// put gives e back, unless its buffer grew too big to keep.
+func (e *encoder) put() {
+	if e.buf.Cap() <= 64<<10 {
+		encoders.Put(e)
+	}
+}
 
 // What follows walks JSON that is known to be valid, without decoding it.
 

@@ -46,7 +46,7 @@ type entry struct {
 	destructive bool
 	probe       func(context.Context, *Invocation) (ProbeResult, error)
 	costOf      func(any) (int64, bool)
-	precheck    func(json.RawMessage) error
+	typed       typed // nil unless made by New
 }
 
 // NewRegistry returns a registry of tools; two of one name are an error.
@@ -212,8 +212,8 @@ func newEntry(t Tool) (*entry, error) {
 		tool: t, def: d, rules: rules, destructive: d.IsDestructive(),
 		probe: proberOf(t), costOf: costerOf(t),
 	}
-	if inner := typedOf(t); inner != nil {
-		e.rules, e.precheck = inner.argumentRules(), inner.precheck
+	if e.typed = typedOf(t); e.typed != nil {
+		e.rules = e.typed.argumentRules()
 	}
 	if e.destructive && d.Recovery.Kind == RecoveryProbe && e.probe == nil {
 		return nil, d.fault("recovery", "recovery probe is declared, but the tool cannot be asked: implement tools.Prober or use tools.WithProbe")

@@ -72,13 +72,11 @@ func textOf(value any) (text string, sources []events.Source, err error) {
 		}
 		raw = v
 	default:
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(value); err != nil {
+		enc := encoders.Get().(*encoder)
+		defer enc.put()
+		if raw, err = enc.encode(value); err != nil {
 			return "", nil, err
 		}
-		raw = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	}
 	if answer, sources, ok := unwrapAnswer(raw); ok {
 		return answer, sources, nil

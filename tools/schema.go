@@ -62,15 +62,13 @@ func (a Arg) schema() []byte {
 
 func quoted(s string) []byte { return encodeJSON(s) }
 
-// encodeJSON encodes a value that always can be, without escaping <, > and &.
+// encodeJSON encodes a value that always can be.
 func encodeJSON(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	b, err := newEncoder().encode(v)
+	if err != nil {
 		panic(fmt.Sprintf("tools: encode %T: %v", v, err))
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return b
 }
 
 // Hash is the digest of the whole declaration: whatever changes it may change

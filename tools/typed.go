@@ -137,15 +137,26 @@ type typedTool[In, Out any] struct {
 func (t *typedTool[In, Out]) Definition() *Definition { return t.def }
 
 func (t *typedTool[In, Out]) Call(ctx context.Context, inv *Invocation) (any, error) {
-	in, err := t.decode(inv.Arguments)
+	run, err := t.bind(inv.Arguments)
 	if err != nil {
 		return nil, NoEffect(err)
 	}
-	out, err := t.fn(ctx, inv, in)
+	return run(ctx, inv)
+}
+
+// bind decodes arguments once, before the call begins, and returns the call.
+func (t *typedTool[In, Out]) bind(raw json.RawMessage) (boundCall, error) {
+	in, err := t.decode(raw)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	return func(ctx context.Context, inv *Invocation) (any, error) {
+		out, err := t.fn(ctx, inv, in)
+		if err != nil {
+			return nil, err
+		}
+		return out, nil
+	}, nil
 }
 
 func (t *typedTool[In, Out]) decode(raw json.RawMessage) (in In, err error) {
@@ -170,28 +181,30 @@ func decodeProblem(err error) string {
 	return err.Error()
 }
 
-// precheck finds before a call begins what decoding it would find.
-func (t *typedTool[In, Out]) precheck(raw json.RawMessage) error {
-	_, err := t.decode(raw)
-	return err
-}
-
 func (t *typedTool[In, Out]) argumentRules() *rules { return t.rules }
+
+// boundCall is a call with its arguments decoded.
+type boundCall func(context.Context, *Invocation) (any, error)
 
 // typed is what the dispatcher asks of tools made by [New].
 type typed interface {
-	precheck(json.RawMessage) error
+	bind(json.RawMessage) (boundCall, error)
 	argumentRules() *rules
 }
 
-// typedOf finds the typed tool inside t.
+// typedOf finds the typed tool inside t. It looks only into wrappers of this
+// package, whose Call is that of the tool inside.
 func typedOf(t Tool) typed {
-	for ; t != nil; t = unwrap(t) {
-		if p, ok := t.(typed); ok {
-			return p
+	for {
+		switch x := t.(type) {
+		case typed:
+			return x
+		case *wrapped:
+			t = x.Tool
+		default:
+			return nil
 		}
 	}
-	return nil
 }
 
 // hasInterface reports whether decoding into t can make values of no known type.
