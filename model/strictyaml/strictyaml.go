@@ -39,10 +39,15 @@ type File struct {
 	name   string
 	offset int
 	faults []*Fault
+	// broken: there is nothing to read, so that whatever is missing is no news.
+	broken bool
 }
 
 // Fault adds a fault at a line of the YAML text (0 = the file as a whole).
 func (f *File) Fault(line int, field, format string, args ...any) {
+	if f.broken {
+		return
+	}
 	if line > 0 {
 		line += f.offset
 	}
@@ -61,7 +66,7 @@ func (f *File) Err() error {
 }
 
 // Parse reads a YAML mapping. offset is the number of lines before the text in
-// its file. A text that is no mapping gives an empty Map, with a fault.
+// its file. A text that is no mapping gives an empty Map and that one fault.
 func Parse(name string, text []byte, offset int) (*File, *Map) {
 	f := &File{name: name, offset: offset}
 	var doc yaml.Node
@@ -75,14 +80,17 @@ func Parse(name string, text []byte, offset int) (*File, *Map) {
 			}
 		}
 		f.Fault(line, "", "not YAML: %s", msg)
+		f.broken = true
 		return f, empty
 	}
 	if len(doc.Content) == 0 {
 		f.Fault(1, "", "nothing here; write \"field: value\" lines")
+		f.broken = true
 		return f, empty
 	}
 	m := newMap(f, "", doc.Content[0])
 	if m == nil {
+		f.broken = true
 		return f, empty
 	}
 	return f, m

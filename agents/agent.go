@@ -1,0 +1,63 @@
+// Package agents reads agent definitions: an AGENT.md file says in its front
+// matter which model, tools and loop an agent has and what bounds its runs; the
+// text below is its prompt.
+package agents
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/canonical"
+)
+
+// FileName is what a definition is called in its folder.
+const FileName = "AGENT.md"
+
+// DefaultLoop is the loop of an agent that names none.
+const DefaultLoop = "singleshot"
+
+// Agent is a definition. Runs are bound to it by its hash.
+type Agent struct {
+	Name        string
+	Description string // for people; may be empty
+	Model       string
+	Tools       []string // in the order of the file; nil for none
+	Loop        string   // never empty
+	// Limits bound each run; zero fields mean the defaults of package loops.
+	Limits events.Limits
+	// Timeout bounds a run from when it is queued; zero means none.
+	Timeout time.Duration
+	Prompt  string // without white space around it
+	Path    string // of the file; not part of the hash
+}
+
+// Deadline returns the moment at which a run queued at t has to end; zero for none.
+func (a *Agent) Deadline(t time.Time) time.Time {
+	if a.Timeout == 0 {
+		return time.Time{}
+	}
+	return t.Add(a.Timeout)
+}
+
+// Hash returns the SHA-256 of everything the definition says: two files that
+// differ only in spelling (order of fields, comments, defaults written out for
+// the loop) hash the same, wherever they are.
+func (a *Agent) Hash() events.Hash {
+	b, err := canonical.Marshal(struct {
+		Name        string        `json:"name"`
+		Description string        `json:"description"`
+		Model       string        `json:"model"`
+		Tools       []string      `json:"tools,omitempty"`
+		Loop        string        `json:"loop"`
+		Limits      events.Limits `json:"limits"`
+		Timeout     time.Duration `json:"timeout"`
+		Prompt      string        `json:"prompt"`
+	}{a.Name, a.Description, a.Model, a.Tools, a.Loop, a.Limits, a.Timeout, a.Prompt})
+	if err != nil {
+		// Only text that is not UTF-8 fails, and Parse lets none in.
+		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))
+	}
+	return sha256.Sum256(append([]byte("daybook/agent/1\x00"), b...))
+}

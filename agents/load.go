@@ -1,0 +1,174 @@
+package agents
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/model/strictyaml"
+)
+
+// Loader reads definitions and checks them against what the process has. The
+// zero value checks neither loops nor tools by name.
+type Loader struct {
+	Loops []string // nil = not checked
+	Tools []string // nil = not checked
+}
+
+// Load reads one file with the zero [Loader].
+func Load(path string) (*Agent, error) { return Loader{}.Load(path) }
+
+// LoadDir reads a folder of agents with the zero [Loader].
+func LoadDir(dir string) ([]*Agent, error) { return Loader{}.LoadDir(dir) }
+
+// Parse reads the text of a file with the zero [Loader].
+func Parse(name string, text []byte) (*Agent, error) { return Loader{}.Parse(name, text) }
+
+// Load reads one file. Errors: those of [Loader.Parse], and of reading.
+func (l Loader) Load(path string) (*Agent, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("load agent: %w", err)
+	}
+	return l.Parse(path, b)
+}
+
+// LoadDir reads AGENT.md in dir and in the folders right below it, sorted by
+// the agents' names. The faults of all files are reported at once; two agents
+// of one name are a fault, and so is a folder without any.
+func (l Loader) LoadDir(dir string) ([]*Agent, error) {
+	var files []string
+	for _, pattern := range []string{FileName, filepath.Join("*", FileName)} {
+		fs, err := filepath.Glob(filepath.Join(escape(dir), pattern))
+		if err != nil {
+			return nil, fmt.Errorf("load agents: %w", err)
+		}
+		files = append(files, fs...)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("load agents: no %s in %s or a folder right below it; write one as %s", FileName, dir, filepath.Join(dir, "my-agent", FileName))
+	}
+	var as []*Agent
+	var errs []error
+	byName := map[string]*Agent{}
+	for _, f := range files {
+		a, err := l.Load(f)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if other := byName[a.Name]; other != nil {
+			errs = append(errs, fmt.Errorf("%s: name: %q is also the agent of %s; rename one", f, a.Name, other.Path))
+			continue
+		}
+		byName[a.Name] = a
+		as = append(as, a)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(as, func(a, b *Agent) int { return strings.Compare(a.Name, b.Name) })
+	return as, nil
+}
+
+// escape keeps a folder's own name from being read as a pattern.
+func escape(dir string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+}
+
+const fence = "---"
+
+// Parse reads the text of a file; name is what errors call it and becomes
+// [Agent.Path]. The error joins all faults, each a [*strictyaml.Fault] with
+// file, line, field and what to write instead.
+func (l Loader) Parse(name string, text []byte) (*Agent, error) {
+	fault := func(line int, format string, args ...any) error {
+		return &strictyaml.Fault{File: name, Line: line, Message: fmt.Sprintf(format, args...)}
+	}
+	if !utf8.Valid(text) {
+		return nil, fault(0, "not UTF-8 text; save it as UTF-8")
+	}
+	s := strings.ReplaceAll(strings.TrimPrefix(string(text), "\ufeff"), "\r\n", "\n")
+	lines := strings.Split(s, "\n")
+	if strings.TrimRight(lines[0], " \t") != fence {
+		return nil, fault(1, "no front matter; write a line %q, then the fields, then %q, then the prompt", fence, fence)
+	}
+	end := slices.IndexFunc(lines[1:], func(l string) bool { return strings.TrimRight(l, " \t") == fence }) + 1
+	if end == 0 {
+		return nil, fault(1, "the front matter does not end; write a line %q below its fields", fence)
+	}
+	f, m := strictyaml.Parse(name, []byte(strings.Join(lines[1:end], "\n")), 1)
+	a := l.read(m)
+	a.Path = name
+	a.Prompt = strings.TrimSpace(strings.Join(lines[end+1:], "\n"))
+	if a.Prompt == "" {
+		f.Fault(end, "", "the prompt is empty; write below the front matter what the agent has to do")
+	}
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (l Loader) read(m *strictyaml.Map) *Agent {
+	a := &Agent{
+		Name:        m.Need("name", "a short name such as refunds"),
+		Description: m.Text("description"),
+		Model:       m.Need("model", "the model's name, such as scripted/refunds"),
+		Tools:       m.Texts("tools"),
+		Loop:        m.Text("loop"),
+	}
+	if a.Name != "" && !events.ValidName(a.Name) {
+		m.Fault("name", "want 1 to 64 letters, digits, \"_\" and \"-\", got %q", a.Name)
+	}
+	l.checkTools(m, a.Tools)
+	switch {
+	case m.Has("loop") && a.Loop != "" && l.Loops != nil && !slices.Contains(l.Loops, a.Loop):
+		m.Fault("loop", "there is no loop %q; %s", a.Loop, choice(a.Loop, l.Loops))
+	case a.Loop == "":
+		a.Loop = DefaultLoop
+	}
+	if lm := m.Map("limits"); lm != nil {
+		a.Limits = events.Limits{
+			MaxTurns:         int(lm.Int("max_turns", 1)),
+			MaxTokens:        int(lm.Int("max_tokens", 1)),
+			MaxModelAttempts: int(lm.Int("max_model_attempts", 1)),
+		}
+		a.Timeout = lm.Duration("timeout")
+		lm.Done("limits")
+	}
+	m.Done("an agent")
+	return a
+}
+
+func (l Loader) checkTools(m *strictyaml.Map, tools []string) {
+	seen := map[string]bool{}
+	for _, t := range tools {
+		switch {
+		case seen[t]:
+			m.Fault("tools", "%q is written twice; keep one", t)
+		case strings.ContainsAny(t, " \t\n"):
+			m.Fault("tools", "%q is no tool name; write a list such as [a, b]", t)
+		case l.Tools != nil && !slices.Contains(l.Tools, t):
+			m.Fault("tools", "there is no tool %q; %s", t, choice(t, l.Tools))
+		}
+		seen[t] = true
+	}
+}
+
+// choice says what could have been meant.
+func choice(s string, names []string) string {
+	if near := strictyaml.Nearest(s, names); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	if len(names) == 0 {
+		return "this process has none"
+	}
+	sorted := slices.Sorted(slices.Values(names))
+	return "write one of " + strings.Join(sorted, ", ")
+}
