@@ -209,6 +209,7 @@ func (w *runWork) judge(e events.Envelope) validity {
 func (b *batchTx) archive(ctx context.Context) error {
 	var fresh []events.Sealed
 	var from []*arrival
+	var aside []events.Sealed
 	for _, w := range b.order {
 		there, err := b.there(ctx, w)
 		if err != nil {
@@ -219,9 +220,7 @@ func (b *batchTx) archive(ctx context.Context) error {
 			env := a.sealed.Envelope()
 			switch v := w.judge(env); {
 			case v == fenced:
-				if err := b.setAside(ctx, a.sealed); err != nil {
-					return err
-				}
+				aside = append(aside, a.sealed)
 				continue
 			case v == unknown:
 				b.refuse(w, *a, fmt.Sprintf("epoch %d was never given, or starts behind it", env.Epoch))
@@ -240,6 +239,10 @@ func (b *batchTx) archive(ctx context.Context) error {
 				b.fork(ctx, w, *a, h)
 			}
 		}
+	}
+	b.out.SetAside += len(aside)
+	if err := b.s.setAside(ctx, b.tx, aside, "projected after a later epoch had begun before it"); err != nil {
+		return err
 	}
 	return b.insert(ctx, fresh, from)
 }
