@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/redact"
 )
 
@@ -42,6 +43,8 @@ type Store struct {
 	// audit is shared by all Begins of this process.
 	audit auditCount
 }
+
+var _ ledger.Store = (*Store)(nil)
 
 // New returns a store over db; Close closes it.
 func New(db DB, cfg Config) *Store {
