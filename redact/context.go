@@ -30,8 +30,8 @@ func findAssignments() func(string) [][2]int {
 				!quoted && end < len(text) && text[end] == '(': // a call in source code
 			default:
 				found = append(found, [2]int{start, end})
-				at = end - 1
 			}
+			at = max(at, end-1) // no assignment begins inside a value
 		}
 	}
 }
@@ -54,8 +54,13 @@ func nameBefore(text string, at int) string {
 	return text[start:end]
 }
 
+// maxValue bounds the value of an assignment, and with it the time that a text
+// of nothing but assignments takes.
+const maxValue = 4096
+
 // valueAfter returns the bounds of the value after the sign at text[at].
 func valueAfter(text string, at int) (start, end int, quoted bool) {
+	text = text[:min(len(text), at+maxValue)]
 	start = at + 1
 	for start < len(text) && strings.IndexByte("=> \t", text[start]) >= 0 {
 		start++

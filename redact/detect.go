@@ -54,13 +54,11 @@ func (m *matcher) detect(s string, hint keyHint) string {
 
 // clear cuts s before the first marker or handle in it.
 func clear(s span, keep []span) (span, bool) {
-	for _, k := range keep {
-		if s.start < k.end && k.start < s.end {
-			if s.start >= k.start {
-				return s, false
-			}
-			s.end = k.start
+	if k, ok := overlapping(keep, s); ok {
+		if s.start >= k.start {
+			return s, false
 		}
+		s.end = k.start
 	}
 	return s, s.end-s.start >= minFound
 }

@@ -231,17 +231,14 @@ func (m *matcher) visible(text string, spans []span) []span {
 	}
 	all := islands(text)
 	return slices.DeleteFunc(spans, func(s span) bool {
-		for _, i := range all {
-			if s.start < i.start || s.end > i.end {
-				continue
-			}
-			island := text[i.start:i.end]
-			if name, ok := strings.CutPrefix(island, handleScheme); ok {
-				return m.names[name]
-			}
-			return s.end <= i.start+len(markerOpen) || s.start >= i.end-fingerprintLen-2
+		i, ok := overlapping(all, s)
+		if !ok || s.start < i.start || s.end > i.end {
+			return false
 		}
-		return false
+		if name, ok := strings.CutPrefix(text[i.start:i.end], handleScheme); ok {
+			return m.names[name]
+		}
+		return s.end <= i.start+len(markerOpen) || s.start >= i.end-fingerprintLen-2
 	})
 }
 

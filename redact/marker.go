@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"sort"
 	"strings"
 )
 
@@ -123,20 +124,29 @@ func nextHandle(s string, from int) (start, end int) {
 // look at them.
 func islands(s string) []span {
 	var all []span
-	for from := 0; ; {
-		m, mEnd := nextMarker(s, from)
-		h, hEnd := nextHandle(s, from)
+	m, mEnd := nextMarker(s, 0)
+	h, hEnd := nextHandle(s, 0)
+	for {
 		switch {
 		case m >= 0 && (h < 0 || m < h):
 			all = append(all, span{start: m, end: mEnd})
-			from = mEnd
+			m, mEnd = nextMarker(s, mEnd)
 		case h >= 0:
 			all = append(all, span{start: h, end: hEnd})
-			from = hEnd
+			h, hEnd = nextHandle(s, hEnd)
 		default:
 			return all
 		}
 	}
+}
+
+// overlapping returns the first of the islands that s overlaps.
+func overlapping(islands []span, s span) (span, bool) {
+	i := sort.Search(len(islands), func(i int) bool { return islands[i].end > s.start })
+	if i == len(islands) || islands[i].start >= s.end {
+		return span{}, false
+	}
+	return islands[i], true
 }
 
 // isSettled reports whether a value that must not be shown shows nothing: only
