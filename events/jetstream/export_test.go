@@ -24,7 +24,4 @@ func (j *Journal) LoseAnswers(lose func() bool) {
 }
 
 // Trim does at once what otherwise happens from time to time.
-func (c *Consumer) Trim(ctx context.Context, keep time.Duration) error {
-	c.bus.cfg.JournalKeep = keep
-	return c.trim(ctx)
-}
+func (c *Consumer) Trim(ctx context.Context, before time.Time) error { return c.trim(ctx, before) }

@@ -187,13 +187,13 @@ func TestTrim(t *testing.T) {
 		}
 		return info.Journal.Messages
 	}
-	trim := func(keep time.Duration, want uint64) {
+	trim := func(before time.Time, want uint64) {
 		t.Helper()
-		if err := c.Trim(ctx(t), keep); err != nil {
+		if err := c.Trim(ctx(t), before); err != nil {
 			t.Fatal(err)
 		}
 		if n := stored(); n != want {
-			t.Errorf("%d messages after a trim that keeps %v, want %d", n, keep, want)
+			t.Errorf("%d messages after a trim of what is before %v, want %d", n, before, want)
 		}
 	}
 	for _, e := range eventstest.NewRun(t).Turns(10) {
@@ -201,7 +201,7 @@ func TestTrim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	trim(time.Nanosecond, 10) // nothing is confirmed
+	trim(time.Now().Add(time.Hour), 10) // nothing is confirmed
 	ms, err := c.Fetch(ctx(t), 6, time.Second)
 	if err != nil || len(ms) != 6 {
 		t.Fatalf("%d messages, %v", len(ms), err)
@@ -214,9 +214,9 @@ func TestTrim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	trim(time.Hour, 10)
-	trim(time.Since(ms[3].Time), 7) // the first three are older
-	trim(time.Nanosecond, 4)        // all confirmed ones, no other
+	trim(time.Now().Add(-time.Hour), 10)
+	trim(ms[3].Time, 7)                // the first three are older
+	trim(time.Now().Add(time.Hour), 4) // all confirmed ones, no other
 	openBus(t, nc, jetstream.Config{JournalMaxMessages: 4})
 	if ms, err = c.Fetch(ctx(t), 2, time.Second); err != nil || len(ms) != 2 {
 		t.Fatalf("%d messages, %v", len(ms), err)
@@ -229,7 +229,7 @@ func TestTrim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	trim(time.Hour, 2) // full: age does not matter
+	trim(time.Now().Add(-time.Hour), 2) // full: age does not matter
 }
 
 func TestRemakingIsLogged(t *testing.T) {

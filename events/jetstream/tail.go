@@ -71,15 +71,15 @@ func (c *Consumer) trimSometimes(ctx context.Context) {
 	}
 	ctx, cancel := c.bus.request(ctx)
 	defer cancel()
-	if err := c.trim(ctx); err != nil {
+	if err := c.trim(ctx, time.Now().Add(-c.bus.cfg.JournalKeep)); err != nil {
 		c.bus.cfg.Logger.Warn("journal was not trimmed", "error", err)
 	}
 }
 
-// trim purges confirmed messages that are older than [Config.JournalKeep], and
-// all confirmed ones when the stream is nearly full: it refuses new messages,
+// trim purges confirmed messages that were stored before a moment, and all
+// confirmed ones when the stream is nearly full: it refuses new messages,
 // so keeping old ones would stop every worker.
-func (c *Consumer) trim(ctx context.Context) error {
+func (c *Consumer) trim(ctx context.Context, before time.Time) error {
 	s, err := c.bus.js.Stream(ctx, JournalStream)
 	if err != nil {
 		return err
@@ -95,7 +95,6 @@ func (c *Consumer) trim(ctx context.Context) error {
 	}
 	cut := floor + 1 // the first that stays
 	if !nearlyFull(i) {
-		before := time.Now().Add(-c.bus.cfg.JournalKeep)
 		if !i.State.FirstTime.Before(before) {
 			return nil
 		}
