@@ -109,6 +109,10 @@ func assign(dest, src any) error {
 		*d = nil
 		return json.Unmarshal(b, d)
 	case *big.Int:
+		if src == nil {
+			d.SetInt64(0) // as in PostgreSQL: NULL is zero
+			return nil
+		}
 		if _, ok := d.SetString(fmt.Sprint(src), 10); !ok {
 			return fmt.Errorf("scan %T %v: want an integer", src, src)
 		}
