@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/cmd/internal/setup"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/runtime"
+	"github.com/daybookhq/daybook/runtime/queue"
+
+	"github.com/nats-io/nats.go"
+)
+
+type submitFlags struct {
+	in       runtime.Submit
+	input    string
+	deadline time.Duration
+	wait     bool
+	timeout  time.Duration
+	output   string
+}
+
+func (a *app) submitCommand() *cobra.Command {
+	var s submitFlags
+	c := &cobra.Command{
+		Use:   "submit",
+		Short: "Queues a run; with --wait prints its result",
+		Long: `Queues a run and returns once its row is committed. The same --key with the same
+input is the same run, so a submission whose answer was lost can be sent again.`,
+		Example: `  runner submit --dir .daybook --agent hello --input '"hi"' --key hello-1 --wait
+  runner submit --postgres URL --nats URL --agent refunds --input @request.json --key R-001`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.submit(c.Context(), s) },
+	}
+	f := c.Flags()
+	f.StringVar(&s.in.Agent, "agent", "", "agent that works on the run (required)")
+	f.StringVar(&s.input, "input", "", "JSON, @FILE, or - for standard input (required)")
+	f.StringVar(&s.in.ClientKey, "key", "", "client key: the same key is the same run (required)")
+	f.StringVar(&s.in.Tenant, "tenant", "default", "tenant: letters, digits, - and _")
+	f.StringVar(&s.in.Queue, "queue", "default", "queue")
+	f.StringVar(&s.in.Owner, "owner", "", "on whose behalf the run is made")
+	f.StringVar(&s.in.SessionID, "session", "", "session that the run belongs to")
+	f.IntVar(&s.in.Priority, "priority", 0, "higher runs first")
+	f.DurationVar(&s.deadline, "deadline", 0, "time from now after which the run is stopped; 0 means none")
+	f.BoolVar(&s.wait, "wait", false, "wait until the run has ended or is parked, and print it")
+	f.DurationVar(&s.timeout, "timeout", 0, "with --wait: give up waiting after this time; 0 means never")
+	f.StringVarP(&s.output, "output", "o", "text", "text or json")
+	return c
+}
+
+func (a *app) submit(ctx context.Context, s submitFlags) error {
+	log, err := a.logger()
+	if err != nil {
+		return err
+	}
+	if s.output != "text" && s.output != "json" {
+		return usagef("--output %q: want text or json", s.output)
+	}
+	raw, err := a.readInput(s.input)
+	if err != nil {
+		return err
+	}
+	a.opts.Logger = log
+	st, red, err := setup.OpenLedger(ctx, a.opts)
+	if err != nil {
+		return asUsage(err)
+	}
+	defer st.Close()
+	var waker runtime.Waker
+	if a.opts.NATS != "" {
+		nc, err := nats.Connect(a.opts.NATS)
+		if err != nil {
+			log.Warn("no wake-up: the run starts at the next sweep", "error", red.Error(err))
+		} else {
+			defer nc.Close()
+			defer func() { _ = nc.FlushTimeout(time.Second) }()
+			waker = queue.NewNATS(nc)
+		}
+	}
+	client := runtime.NewClient(st, red, waker)
+	s.in.Input = raw
+	if s.deadline > 0 {
+		s.in.Deadline = time.Now().Add(s.deadline)
+	}
+	r, existed, err := client.Submit(ctx, s.in)
+	if err != nil {
+		return err
+	}
+	if s.wait {
+		if s.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, s.timeout)
+			defer cancel()
+		}
+		if r, err = client.Wait(ctx, r.ID, true); err != nil {
+			return fmt.Errorf("wait for run %s (it goes on; ledgerctl runs show %s): %w", r.ID, r.ID, err)
+		}
+	}
+	if err := a.printRun(r, existed, s.output); err != nil {
+		return err
+	}
+	if s.wait && (r.State == ledger.Failed || r.State == ledger.Cancelled) {
+		return fmt.Errorf("run %s %s: %s", r.ID, r.State, r.Error)
+	}
+	return nil
+}
+
+func (a *app) readInput(s string) (json.RawMessage, error) {
+	var b []byte
+	var err error
+	switch {
+	case s == "":
+		return nil, usagef("--input is required: JSON, @FILE, or - for standard input")
+	case s == "-":
+		b, err = io.ReadAll(a.in)
+	case s[0] == '@':
+		b, err = os.ReadFile(s[1:])
+	default:
+		b = []byte(s)
+	}
+	if err != nil {
+		return nil, usagef("--input: %w", err)
+	}
+	if !json.Valid(b) {
+		return nil, usagef("--input is not JSON: write a text as '\"text\"', an object as '{\"name\": \"value\"}'")
+	}
+	return b, nil
+}
+
+// submitted is what submit prints as JSON.
+type submitted struct {
+	Run       string          `json:"run"`
+	State     ledger.State    `json:"state"`
+	Existed   bool            `json:"existed"`
+	Parked    string          `json:"parked,omitempty"`
+	StoppedBy string          `json:"stopped_by,omitempty"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     string          `json:"error,omitempty"`
+}
+
+func (a *app) printRun(r ledger.Run, existed bool, output string) error {
+	p := submitted{
+		Run: r.ID.String(), State: r.State, Existed: existed, StoppedBy: string(r.StoppedBy), Result: r.Result, Error: r.Error,
+	}
+	if r.State == ledger.Parked {
+		p.Parked = string(r.ParkReason) + ": " + r.ParkDetail
+	}
+	if output == "json" {
+		return json.NewEncoder(a.out).Encode(p)
+	}
+	fmt.Fprintf(a.out, "run %s %s", p.Run, p.State)
+	if existed {
+		fmt.Fprint(a.out, " (this key was submitted before)")
+	}
+	for _, s := range []string{p.StoppedBy, p.Parked, p.Error} {
+		if s != "" {
+			fmt.Fprintf(a.out, ", %s", s)
+		}
+	}
+	fmt.Fprintln(a.out)
+	if len(r.Result) > 0 {
+		fmt.Fprintf(a.out, "%s\n", r.Result)
+	}
+	return nil
+}

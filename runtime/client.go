@@ -1,0 +1,173 @@
+package runtime
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/redact"
+)
+
+// ClientLedger is what a client needs of the ledger.
+type ClientLedger interface {
+	Submit(ctx context.Context, s ledger.Submission) (ledger.Run, bool, error)
+	Run(ctx context.Context, id events.RunID) (ledger.Run, error)
+	Cancel(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error)
+	TenantKey(ctx context.Context, tenant string) ([]byte, error)
+}
+
+// Client submits runs and asks about them. Safe for concurrent use.
+type Client struct {
+	ledger   ClientLedger
+	redactor *redact.Redactor
+	waker    Waker
+	// Poll is how often Wait looks. Zero means 100 ms.
+	Poll time.Duration
+}
+
+// NewClient returns a client. waker may be nil: then workers find the run at their next sweep.
+func NewClient(l ClientLedger, r *redact.Redactor, waker Waker) *Client {
+	return &Client{ledger: l, redactor: r, waker: waker}
+}
+
+// Submit describes a run to be queued. Agent, Input and ClientKey are required.
+type Submit struct {
+	Tenant string // default "default"
+	Queue  string // default "default"
+	Agent  string
+	// Input is encoded to JSON; a json.RawMessage is taken as it is.
+	Input any
+	// ClientKey makes the submission idempotent: the same key with the same
+	// input is the same run.
+	ClientKey string
+	Owner     string
+	SessionID string
+	Priority  int
+	DueAt     time.Time
+	Deadline  time.Time
+	// Trace is a W3C traceparent; default: the span in the context, else a new trace.
+	Trace string
+}
+
+var (
+	tenantName  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	traceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+)
+
+// ErrInvalidSubmit marks a submission that cannot become a run; its text says which field and what to write.
+var ErrInvalidSubmit = errors.New("invalid submission")
+
+// Submit queues a run and returns once its row is committed. existed is true
+// when the client key was used before with the same input. Errors:
+// [ErrInvalidSubmit], [ledger.ErrClientKeyConflict], [ledger.ErrUnavailable].
+func (c *Client) Submit(ctx context.Context, in Submit) (run ledger.Run, existed bool, err error) {
+	def(&in.Tenant, "default")
+	def(&in.Queue, "default")
+	if err := in.check(); err != nil {
+		return ledger.Run{}, false, err
+	}
+	if in.Trace == "" {
+		in.Trace = newTrace(ctx)
+	}
+	raw, err := json.Marshal(in.Input)
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("%w: input: %w", ErrInvalidSubmit, err)
+	}
+	key, err := c.ledger.TenantKey(ctx, in.Tenant)
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("submit: %w", err)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(in.Agent + "\x00"))
+	mac.Write(raw)
+	input, err := c.redactor.JSON(json.RawMessage(raw))
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("%w: input: %w", ErrInvalidSubmit, err)
+	}
+	if input.Len() > events.MaxDataBytes/2 {
+		return ledger.Run{}, false, fmt.Errorf("%w: input has %d bytes, at most %d: store large values outside and pass a reference", ErrInvalidSubmit, input.Len(), events.MaxDataBytes/2)
+	}
+	run, existed, err = c.ledger.Submit(ctx, ledger.Submission{
+		Tenant: in.Tenant, Queue: in.Queue, Agent: in.Agent, ClientKey: in.ClientKey, Input: input, InputMAC: mac.Sum(nil),
+		Owner: in.Owner, SessionID: in.SessionID, Requires: []string{Capability(in.Agent)}, Priority: in.Priority,
+		DueAt: in.DueAt, Deadline: in.Deadline, Trace: in.Trace,
+	})
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("submit: %w", err)
+	}
+	if !existed && c.waker != nil {
+		c.waker.Wake(in.Queue)
+	}
+	return run, existed, nil
+}
+
+func (in Submit) check() error {
+	switch {
+	case !tenantName.MatchString(in.Tenant):
+		return fmt.Errorf("%w: tenant %q: want 1 to 64 letters, digits, - or _", ErrInvalidSubmit, in.Tenant)
+	case in.Agent == "":
+		return fmt.Errorf("%w: agent is empty: name the agent that works on the run", ErrInvalidSubmit)
+	case in.ClientKey == "" || len(in.ClientKey) > 512:
+		return fmt.Errorf("%w: client key has %d bytes: want 1 to 512, the same for every try of the same submission", ErrInvalidSubmit, len(in.ClientKey))
+	case in.Input == nil:
+		return fmt.Errorf("%w: input is missing", ErrInvalidSubmit)
+	case in.Trace != "" && !traceparent.MatchString(in.Trace):
+		return fmt.Errorf("%w: trace %q: want a W3C traceparent", ErrInvalidSubmit, in.Trace)
+	}
+	return nil
+}
+
+// newTrace is the traceparent of the span in ctx, or of a new trace.
+func newTrace(ctx context.Context) string {
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		return fmt.Sprintf("00-%s-%s-%s", sc.TraceID(), sc.SpanID(), sc.TraceFlags())
+	}
+	var b [24]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "00-" + hex.EncodeToString(b[:16]) + "-" + hex.EncodeToString(b[16:]) + "-01"
+}
+
+// Run returns a run or [ledger.ErrNotFound].
+func (c *Client) Run(ctx context.Context, id events.RunID) (ledger.Run, error) {
+	return c.ledger.Run(ctx, id)
+}
+
+// Cancel asks for the end of a run; it is cancelled once its worker confirms.
+// Errors: [ledger.ErrNotFound], [ledger.ErrEnded].
+func (c *Client) Cancel(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error) {
+	r, err := c.ledger.Cancel(ctx, id, by, reason)
+	if err == nil && c.waker != nil {
+		c.waker.Wake(r.Queue)
+	}
+	return r, err
+}
+
+// Wait returns the run once it has ended, or when parked is true also once it
+// is parked. It returns ctx's cause when that ends first.
+func (c *Client) Wait(ctx context.Context, id events.RunID, parked bool) (ledger.Run, error) {
+	poll := c.Poll
+	def(&poll, 100*time.Millisecond)
+	for {
+		r, err := c.ledger.Run(ctx, id)
+		switch {
+		case err != nil && !errors.Is(err, ledger.ErrUnavailable):
+			return ledger.Run{}, err
+		case err == nil && (r.State.Ended() || parked && r.State == ledger.Parked):
+			return r, nil
+		}
+		if err := sleep(ctx, poll); err != nil {
+			return r, err
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/model"
+)
+
+var errModelTimeout = errors.New("model call timed out")
+
+// callModel makes one wire call. Its start is acknowledged by the journal
+// before the request leaves, so whatever is billed has a row.
+func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
+	if last := s.hist.LastModelError(); last != nil && last.Turn == step.Turn && last.RetryAt.After(s.w.cfg.Now()) {
+		wait := last.RetryAt.Sub(s.w.cfg.Now())
+		if wait > s.w.cfg.StayFor {
+			return s.park(ctx, events.RunParked{Reason: events.ParkModelRetry, Detail: "model " + s.agent.Model + " asked to wait: " + last.Error.Kind}, wait)
+		}
+		select {
+		case <-s.handover:
+			return nil
+		default:
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+	m, ok := s.w.cfg.Models[s.agent.Model]
+	if !ok {
+		return fmt.Errorf("model %q is not configured here: %w", s.agent.Model, errUnworkable)
+	}
+	specs := s.disp.Specs()
+	req := model.Request{Model: s.agent.Model, System: s.prompt, Messages: step.Messages, MaxTokens: s.agent.Limits.MaxTokens}
+	names := make([]string, 0, len(specs))
+	for _, sp := range specs {
+		req.Tools = append(req.Tools, model.Spec{Name: sp.Name, Description: sp.Description, Schema: sp.Schema})
+		names = append(names, sp.Name)
+	}
+	hash, err := req.Hash()
+	if err != nil {
+		return fmt.Errorf("hash model request of run %s: %w", s.run.ID, err)
+	}
+	attempt := s.hist.ModelAttempts() + 1
+	ps := []events.Payload{events.ModelCallStarted{
+		Turn: step.Turn, Attempt: attempt, Model: req.Model, RequestHash: hash, Messages: len(req.Messages), Tools: names,
+	}}
+	if s.hist.Turn() < step.Turn {
+		ps = append([]events.Payload{events.TurnStarted{Turn: step.Turn}}, ps...)
+	}
+	if err := s.recordAcked(ctx, ps...); err != nil {
+		return err
+	}
+	began := s.w.cfg.Now()
+	mctx, cancel := context.WithTimeoutCause(ctx, s.w.cfg.ModelTimeout, errModelTimeout)
+	resp, err := s.askModel(mctx, m, req)
+	cancel()
+	fault.Point("model.after_reply")
+	// An answer is recorded whatever happened to the session meanwhile.
+	rctx := context.WithoutCancel(ctx)
+	took := s.w.cfg.Now().Sub(began).Milliseconds()
+	if err != nil {
+		return s.recordModelError(rctx, step.Turn, attempt, model.AsError(err), took)
+	}
+	if resp.Model == "" {
+		resp.Model = req.Model
+	}
+	cost, rates := s.w.cfg.Prices.Price(resp.Model, began, resp.Usage)
+	e := events.ModelCallFinished{
+		Turn: step.Turn, Attempt: attempt, Model: req.Model, ServedModel: resp.Model, Text: resp.Text, ToolCalls: resp.Calls,
+		StopReason: resp.StopReason, Usage: resp.Usage, Cost: cost, Rates: rates, LatencyMS: took,
+	}
+	err = s.Record(rctx, e)
+	if errors.Is(err, events.ErrTooLarge) {
+		return s.recordModelError(rctx, step.Turn, attempt, &model.Error{Kind: "answer_too_large", Usage: &resp.Usage, Model: resp.Model, Err: err}, took)
+	}
+	return err
+}
+
+func (s *session) askModel(ctx context.Context, m model.Model, req model.Request) (resp model.Response, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &model.Error{Kind: "panic", Err: fmt.Errorf("model client panicked: %v", v)}
+		}
+	}()
+	resp, err = m.Call(ctx, req)
+	if err != nil && ctx.Err() != nil {
+		err = &model.Error{Kind: "timeout", Retryable: true, Err: errors.Join(context.Cause(ctx), err)}
+	}
+	return resp, err
+}
+
+func (s *session) recordModelError(ctx context.Context, turn, attempt int, me *model.Error, took int64) error {
+	e := events.ModelCallError{
+		Turn: turn, Attempt: attempt, Model: s.agent.Model, Retryable: me.Retryable, LatencyMS: took,
+		Error: events.ErrorInfo{Kind: me.Kind, Message: me.Error()}, Usage: me.Usage,
+	}
+	if me.Usage != nil {
+		served := me.Model
+		if served == "" {
+			served = s.agent.Model
+		}
+		e.Cost, _ = s.w.cfg.Prices.Price(served, s.w.cfg.Now(), *me.Usage)
+	}
+	if me.Retryable {
+		e.RetryAt = events.Timestamp(s.w.cfg.Now().Add(max(model.Backoff(attempt, me.RetryAfter, s.w.cfg.Random), time.Microsecond)))
+	}
+	return s.Record(ctx, e)
+}

@@ -1,0 +1,175 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// errUnworkable is a run that this build cannot go on with, through no fault of
+// the run: another worker might.
+var errUnworkable = errors.New("this worker cannot continue the run")
+
+// open makes the history current: catch up and take the base if the last holder
+// left uncleanly, read the archive, open the epoch, take over pending facts.
+func (s *session) open(ctx context.Context) error {
+	base := s.claim.Base
+	facts := s.claim.Facts
+	if s.claim.Kind == ledger.ClaimTakeover {
+		if s.claim.LastWorker != "" {
+			if err := s.retry(ctx, "catch up on "+s.claim.LastWorker, func() error { return s.w.cfg.CatchUp(ctx, s.claim.LastWorker) }); err != nil {
+				return err
+			}
+		}
+		fault.Point("catchup.after_read")
+		err := s.retry(ctx, "take over", func() error {
+			var err error
+			base, err = s.w.cfg.Ledger.Base(ctx, s.lease)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("take over run %s: %w", s.run.ID, err)
+		}
+		fault.Point("epoch.after_commit")
+		facts = base.Facts
+	}
+	err := s.retry(ctx, "read history", func() error {
+		return s.w.cfg.Ledger.Events(ctx, s.run.ID, s.hist.Seq()+1, func(e events.Sealed) error {
+			if e.Envelope().Seq > base.Seq {
+				return nil
+			}
+			d, err := e.Decode()
+			if err != nil {
+				return fmt.Errorf("%w: %w", errUnworkable, err)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.applyLocked(d)
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("read history of run %s: %w", s.run.ID, err)
+	}
+	if s.hist.Seq() != base.Seq || (base.Seq > 0 && s.hist.Hash() != base.Hash) {
+		return fmt.Errorf("run %s: archive ends at %d (%s), base of epoch %d is %d (%s): %w",
+			s.run.ID, s.hist.Seq(), s.hist.Hash(), s.lease.Epoch, base.Seq, base.Hash, errUnworkable)
+	}
+	if err := s.openEpoch(ctx, base); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.ready = true
+	s.mu.Unlock()
+	return s.adopt(facts...)
+}
+
+// openEpoch records how this holder came to the run.
+func (s *session) openEpoch(ctx context.Context, base ledger.Base) error {
+	if _, ended := s.hist.Terminal(); ended {
+		return nil // facts follow a terminal event, nothing else does
+	}
+	if s.hist.Seq() == 0 {
+		q := events.RunQueued{
+			Agent: s.run.Agent, Input: s.run.Input, ClientKey: s.run.ClientKey, Queue: s.run.Queue, Owner: s.run.Owner,
+			Priority: s.run.Priority, Root: s.run.Root, Parent: s.run.Parent, QueuedAt: s.run.CreatedAt, Deadline: s.run.Deadline,
+		}
+		return s.Record(ctx, q)
+	}
+	return s.Record(ctx, events.RunResumed{
+		Worker: s.w.cfg.Name, Epoch: s.lease.Epoch, BaseSeq: base.Seq, BaseHash: base.Hash, SetAside: base.SetAside,
+	})
+}
+
+// bind finds agent, loop and prompt, and freezes them in run_started the first time.
+func (s *session) bind(ctx context.Context) error {
+	started := s.hist.Started()
+	if started == nil {
+		a, ok := s.w.agents[s.run.Agent]
+		if !ok {
+			return fmt.Errorf("agent %q is not configured here: %w", s.run.Agent, errUnworkable)
+		}
+		s.agent, s.prompt, s.disp = a, a.Prompt, s.w.dispatcher(a.Tools)
+		return s.recordStarted(ctx, a)
+	}
+	s.agent = s.w.agents[started.Agent]
+	s.agent.Name, s.agent.Model, s.agent.Loop = started.Agent, started.Model, started.Loop
+	s.agent.Tools = nil
+	for _, b := range started.Tools {
+		s.agent.Tools = append(s.agent.Tools, b.Name)
+	}
+	s.disp = s.w.dispatcher(s.agent.Tools)
+	prompt, err := s.blob(ctx, started.PromptHash)
+	if err != nil {
+		return fmt.Errorf("read the prompt that run %s is bound to: %w", s.run.ID, err)
+	}
+	s.prompt = string(prompt)
+	l, ok := s.w.loops[started.Loop]
+	if !ok || l.Version() < started.LoopVersion {
+		return fmt.Errorf("loop %q version %d is not available here: %w", started.Loop, started.LoopVersion, errUnworkable)
+	}
+	s.loop = l
+	return nil
+}
+
+func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
+	l := s.w.loops[a.Loop]
+	prompt, err := s.putBlob(ctx, "text/markdown", []byte(s.w.cfg.Redactor.String(a.Prompt)))
+	if err != nil {
+		return err
+	}
+	s.loop = l
+	return s.Record(ctx, events.RunStarted{
+		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: a.Model,
+		Loop: l.Name(), LoopVersion: l.Version(), Tools: s.disp.Bindings(), Limits: a.Limits,
+	})
+}
+
+func (s *session) putBlob(ctx context.Context, mediaType string, b []byte) (h events.Hash, err error) {
+	key := "content\x00" + s.run.Tenant + "\x00" + string(b)
+	if v, ok := s.w.blobs.Load(key); ok {
+		return v.(events.Hash), nil
+	}
+	err = s.retry(ctx, "store blob", func() error {
+		h, err = s.w.cfg.Ledger.PutBlob(ctx, s.run.Tenant, mediaType, b)
+		return err
+	})
+	if err == nil && len(b) <= 64<<10 {
+		s.w.blobs.Store(key, h)
+	}
+	return h, err
+}
+
+func (s *session) blob(ctx context.Context, h events.Hash) (b []byte, err error) {
+	key := "hash\x00" + s.run.Tenant + "\x00" + h.String()
+	if v, ok := s.w.blobs.Load(key); ok {
+		return v.([]byte), nil
+	}
+	err = s.retry(ctx, "read blob", func() error {
+		b, _, err = s.w.cfg.Ledger.Blob(ctx, s.run.Tenant, h)
+		return err
+	})
+	if err == nil && len(b) <= 64<<10 {
+		s.w.blobs.Store(key, b)
+	}
+	return b, err
+}
+
+// retry repeats f while the database is away.
+func (s *session) retry(ctx context.Context, what string, f func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := f()
+		if err == nil || ctx.Err() != nil || errors.Is(err, errUnworkable) || !transient(err) {
+			return err
+		}
+		wait := min(backoff(attempt, s.w.cfg.Random), s.w.cfg.LeaseTTL/3)
+		s.log.Warn(what+" failed, trying again", "in", wait, "error", s.w.cfg.Redactor.Error(err))
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,376 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/tools"
+)
+
+// session is one lease on one run: the only writer that numbers its events.
+type session struct {
+	w     *Worker
+	claim ledger.Claim
+	run   ledger.Run
+	lease ledger.Lease
+	local *localLease
+	log   *slog.Logger
+
+	ctx      context.Context // ends with a cause when the session must stop acting
+	stop     context.CancelCauseFunc
+	handover chan struct{} // closed when the worker shuts down
+	handOnce sync.Once
+
+	agent  agents.Agent
+	loop   loops.Loop
+	disp   *tools.Dispatcher
+	prompt string
+
+	// mu guards what numbers events. It is held while the journal accepts an
+	// event, never while the database or a tool is asked.
+	mu        sync.Mutex
+	hist      *loops.History
+	terminal  events.Payload // the event that ended the run, if it is in the history
+	prefix    ledger.Prefix  // numbered, not known to be in the archive
+	last      events.Receipt
+	factsAt   time.Time // when the oldest fact that no barrier carried was recorded; zero = none
+	beatFacts []events.Fact
+	cancelReq *ledger.Beat
+	poke      chan struct{}
+	tokens    map[events.ID]bool // attempts running here
+	ready     bool               // the history is read and the epoch is open
+	pumpDone  chan struct{}
+}
+
+func newSession(w *Worker, c ledger.Claim, sent time.Time) *session {
+	s := &session{
+		w: w, claim: c, run: c.Run, lease: c.Lease,
+		log:      w.log.With("run", c.Run.ID.String(), "epoch", c.Lease.Epoch),
+		handover: make(chan struct{}),
+		poke:     make(chan struct{}, 1),
+		tokens:   map[events.ID]bool{},
+		hist:     loops.NewHistory(c.Run.ID),
+		pumpDone: make(chan struct{}),
+	}
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	s.local = newLocalLease(w.cfg.Now, sent, c.Lease.Remaining, s.stop)
+	return s
+}
+
+func (s *session) askHandover() { s.handOnce.Do(func() { close(s.handover) }) }
+
+func (s *session) handingOver() bool {
+	select {
+	case <-s.handover:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *session) runningTokens() []events.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ts := make([]events.ID, 0, len(s.tokens))
+	for t := range s.tokens {
+		ts = append(ts, t)
+	}
+	return ts
+}
+
+// beat takes a heartbeat's answer: the lease, pending facts, a request to cancel.
+func (s *session) beat(b ledger.Beat, sent time.Time) {
+	if !b.Held {
+		s.stop(errLeaseLost)
+		return
+	}
+	s.local.extend(sent, b.Remaining)
+	s.mu.Lock()
+	s.beatFacts = append(s.beatFacts, b.Facts...)
+	if b.Cancelling {
+		s.cancelReq = &b
+	}
+	s.mu.Unlock()
+	if b.Cancelling {
+		s.stop(errCancelled)
+	}
+	select {
+	case s.poke <- struct{}{}:
+	default:
+	}
+}
+
+// pump numbers facts as they come in, also while a call runs, and flushes
+// recorded facts that no barrier has carried for a second.
+func (s *session) pump() {
+	defer close(s.pumpDone)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.poke:
+			if err := s.adoptBeatFacts(); err != nil {
+				s.log.Warn("adopt facts", "error", s.w.cfg.Redactor.Error(err))
+			}
+		case <-tick.C:
+			if s.flushDue() {
+				if err := s.flush(s.ctx); err != nil && s.ctx.Err() == nil {
+					s.log.Warn("flush", "error", s.w.cfg.Redactor.Error(err))
+				}
+			}
+		}
+	}
+}
+
+// maxPrefix bounds what a holder keeps in memory between barriers.
+const maxPrefix = 512
+
+func (s *session) flushDue() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := !s.factsAt.IsZero() && s.w.cfg.Now().Sub(s.factsAt) > time.Second
+	return s.ready && (old || len(s.prefix) > maxPrefix)
+}
+
+func (s *session) adoptBeatFacts() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready {
+		return nil
+	}
+	fs := s.beatFacts
+	s.beatFacts = nil
+	for _, f := range fs {
+		if err := s.adoptLocked(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Record implements [tools.Recorder]: redact, number, chain, append, fold.
+func (s *session) Record(ctx context.Context, p events.Payload) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.recordLocked(ctx, p)
+	return err
+}
+
+// recordAcked is Record that also waits for the journal.
+func (s *session) recordAcked(ctx context.Context, ps ...events.Payload) error {
+	s.mu.Lock()
+	for _, p := range ps {
+		if _, err := s.recordLocked(ctx, p); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	r := s.last
+	s.mu.Unlock()
+	return await(ctx, r)
+}
+
+func await(ctx context.Context, r events.Receipt) error {
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *session) recordLocked(ctx context.Context, p events.Payload) (events.Event, error) {
+	data, err := s.w.cfg.Redactor.JSON(p)
+	if err != nil {
+		return events.Event{}, fmt.Errorf("record %s: %w", events.TypeOf(p), err)
+	}
+	v, _ := events.CurrentVersion(events.TypeOf(p))
+	env := s.envelopeLocked(s.w.ids.Event(), events.TypeOf(p), v, s.run.Trace)
+	sealed, err := events.Seal(env, data)
+	if err != nil {
+		return events.Event{}, fmt.Errorf("record %s: %w", events.TypeOf(p), err)
+	}
+	return s.appendLocked(ctx, sealed)
+}
+
+func (s *session) envelopeLocked(id events.ID, t events.Type, version int, trace string) events.Envelope {
+	prev := s.hist.Hash()
+	if s.hist.Seq() == 0 {
+		prev = events.Genesis(s.run.ID)
+	}
+	now := s.w.cfg.Now()
+	if last := s.hist.Time(); now.Before(last) {
+		now = last
+	}
+	return events.Envelope{
+		ID: id, RunID: s.run.ID, Seq: s.hist.Seq() + 1, Epoch: s.lease.Epoch, Type: t, Version: version,
+		Time: now, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Trace: trace, Prev: prev,
+	}
+}
+
+// appendLocked is where an event becomes part of the run: what the runtime acts
+// on afterwards is what was appended, not what it had in hand.
+func (s *session) appendLocked(ctx context.Context, sealed events.Sealed) (events.Event, error) {
+	e, err := sealed.Decode()
+	if err != nil {
+		return events.Event{}, err
+	}
+	r, err := s.w.cfg.Journal.Append(ctx, sealed)
+	if err != nil {
+		return events.Event{}, fmt.Errorf("append %s: %w", e.Type, err)
+	}
+	if err := s.applyLocked(e); err != nil {
+		return events.Event{}, err
+	}
+	s.prefix = append(s.prefix, sealed)
+	s.last = r
+	return e, nil
+}
+
+func (s *session) applyLocked(e events.Event) error {
+	if err := s.hist.Apply(e); err != nil {
+		return err
+	}
+	if events.Terminal(e.Type) && s.terminal == nil {
+		s.terminal = e.Data
+	}
+	return nil
+}
+
+// pendingCall returns a call of the turn in hand that has no outcome.
+func (s *session) pendingCall(id events.CallID) (loops.PendingCall, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.hist.Pending() {
+		if c.ID == id {
+			return c, true
+		}
+	}
+	return loops.PendingCall{}, false
+}
+
+// adoptLocked numbers a fact; one that is in the history is skipped.
+func (s *session) adoptLocked(f events.Fact) error {
+	if s.hist.Has(f.ID) {
+		return nil
+	}
+	// A second pass: what was registered as secret since the fact was made is
+	// taken out too.
+	data, err := s.w.cfg.Redactor.JSON(f.Data)
+	if err != nil {
+		return fmt.Errorf("adopt %s: %w", f.Type, err)
+	}
+	trace := f.Trace
+	if trace == "" {
+		trace = s.run.Trace
+	}
+	sealed, err := events.Seal(s.envelopeLocked(f.ID, f.Type, f.Version, trace), data)
+	if err != nil {
+		return fmt.Errorf("adopt %s: %w", f.Type, err)
+	}
+	// A fact is recorded whatever happens to the act around it.
+	if _, err := s.appendLocked(context.WithoutCancel(s.ctx), sealed); err != nil {
+		return err
+	}
+	if s.factsAt.IsZero() {
+		s.factsAt = s.w.cfg.Now()
+	}
+	return nil
+}
+
+func (s *session) adopt(fs ...events.Fact) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range fs {
+		if err := s.adoptLocked(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshot is the prefix a barrier carries.
+func (s *session) snapshot() ledger.Prefix {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prefix[:len(s.prefix):len(s.prefix)]
+}
+
+// carried drops what a barrier committed. Barriers may overlap, so it goes by
+// sequence and not by count.
+func (s *session) carried(p ledger.Prefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(p) > 0 {
+		top := p[len(p)-1].Envelope().Seq
+		for len(s.prefix) > 0 && s.prefix[0].Envelope().Seq <= top {
+			s.prefix = s.prefix[1:]
+		}
+	}
+	if len(s.prefix) == 0 {
+		s.prefix = nil
+		s.factsAt = time.Time{}
+	}
+}
+
+// barrier carries the prefix through f and tries again while the database is
+// away. A refusal has carried the prefix too; a fenced one has not.
+func (s *session) barrier(ctx context.Context, what string, f func(ledger.Prefix) error) error {
+	for attempt := 1; ; attempt++ {
+		p := s.snapshot()
+		err := f(p)
+		switch {
+		case err == nil:
+			s.carried(p)
+			return nil
+		case errors.Is(err, ledger.ErrFenced):
+			s.stop(errLeaseLost)
+			return err
+		case !errors.Is(err, ledger.ErrUnavailable):
+			if errors.Is(err, ledger.ErrFactsPending) || errors.Is(err, ledger.ErrLeaseTooShort) || errors.Is(err, ledger.ErrAuditBehind) {
+				s.carried(p)
+			}
+			return err
+		}
+		wait := min(backoff(attempt, s.w.cfg.Random), time.Second)
+		s.log.Warn(what+": database unavailable, trying again", "in", wait, "error", s.w.cfg.Redactor.Error(err))
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) flush(ctx context.Context) error {
+	return s.barrier(ctx, "flush", func(p ledger.Prefix) error {
+		fs, err := s.w.cfg.Ledger.Flush(ctx, s.lease, p)
+		if err == nil && len(fs) > 0 {
+			return s.adopt(fs...)
+		}
+		return err
+	})
+}
+
+// sleep waits d or until ctx ends, whose cause it returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

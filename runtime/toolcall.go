@@ -1,0 +1,280 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/tools"
+)
+
+// callTools performs the calls of a turn in request order: each maximal group
+// of non-destructive calls in parallel, each destructive call alone.
+func (s *session) callTools(ctx context.Context, step loops.CallTools) error {
+	for calls := step.Calls; len(calls) > 0; {
+		n := 0
+		for n < len(calls) && !s.disp.Destructive(calls[n].Name, s.hist.Started().Tools...) {
+			n++
+		}
+		if n == 0 {
+			if err := s.callOne(ctx, calls[0]); err != nil {
+				return err
+			}
+			if len(s.doubts()) > 0 {
+				return nil // later calls of the turn wait for the resolution
+			}
+			calls = calls[1:]
+			continue
+		}
+		if err := s.callGroup(ctx, calls[:n]); err != nil {
+			return err
+		}
+		calls = calls[n:]
+		if s.handingOver() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// maxParallel bounds the calls of one turn that run at once.
+const maxParallel = 32
+
+func (s *session) callGroup(ctx context.Context, calls []loops.PendingCall) error {
+	if len(calls) == 1 {
+		return s.callOne(ctx, calls[0])
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, len(calls))
+	slots := make(chan struct{}, maxParallel)
+	for i, c := range calls {
+		wg.Add(1)
+		slots <- struct{}{}
+		go func() {
+			defer wg.Done()
+			defer func() { <-slots }()
+			errs[i] = s.guard(func() error { return s.callOne(ctx, c) })
+		}()
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
+	eff := &sessionEffects{s: s}
+	out, err := s.disp.Dispatch(ctx, s.env(eff), toolCall(c))
+	if err != nil {
+		if errors.Is(err, ledger.ErrAuditBehind) {
+			return s.park(ctx, events.RunParked{Reason: events.ParkAuditBehind, Detail: "earlier effects are not in the record yet", Call: &c.ID}, 5*time.Second)
+		}
+		return fmt.Errorf("dispatch %s of run %s: %w", c.ID, s.run.ID, err)
+	}
+	switch out.State {
+	case tools.StateBusy:
+		return s.park(ctx, events.RunParked{
+			Reason: events.ParkEffectBusy, OpKey: out.Verdict.Ref.OpKey, Call: &c.ID,
+			Detail: fmt.Sprintf("%s is being done or is in doubt in run %s call %s", c.Name, out.Verdict.Of.Run, out.Verdict.Of.Call),
+		}, max(eff.quiescentIn+time.Second, busyRecheck))
+	case tools.StateInDoubt:
+		// End has recorded the event, or Begin found it so: the next step sees to it.
+		if len(s.doubts()) == 0 && !out.Continue {
+			return s.parkInDoubt(ctx, c.ID, c.Name, out.Verdict.Ref.OpKey, max(eff.quiescentIn, 0))
+		}
+	}
+	return nil
+}
+
+// busyRecheck is how often a run looks at an effect that another run holds,
+// although the transaction that settles it wakes it.
+const busyRecheck = time.Minute
+
+func toolCall(c loops.PendingCall) tools.Call {
+	return tools.Call{ID: c.ID, Attempt: c.Attempt, Name: c.Name, Arguments: c.Arguments, Malformed: c.Malformed}
+}
+
+// env is the run as the dispatcher sees it.
+func (s *session) env(eff tools.Effects) tools.Env {
+	return tools.Env{
+		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.run.Trace,
+		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s,
+	}
+}
+
+// sessionEffects adapts the ledger's protocol to what the dispatcher needs: it
+// keeps the prefix, tries again while the database is away, and makes the facts
+// part of the history.
+type sessionEffects struct {
+	s           *session
+	quiescentIn time.Duration
+}
+
+// Begin implements [tools.Effects].
+func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verdict, error) {
+	s := e.s
+	token := s.w.ids.Event()
+	s.mu.Lock()
+	s.tokens[token] = true
+	s.mu.Unlock()
+	li := ledger.Intent{
+		Token: token, Call: in.Call, CallAttempt: in.CallAttempt, Tool: in.Tool.Name, Effect: string(in.Tool.Effect),
+		Scope: ledger.Scope(in.Tool.Scope), Window: in.Tool.Window, Identity: in.Identity, Arguments: in.Arguments,
+		Recovery: ledger.Recovery{Kind: string(in.Tool.Recovery.Kind), TTL: in.Tool.Recovery.TTL},
+		Timeout:  in.Timeout, Continue: in.Tool.InDoubtContinue, Trace: in.Trace,
+	}
+	if li.Scope == "" {
+		li.Scope = ledger.ScopeRun
+	}
+	v, sent, err := e.begin(ctx, li)
+	if err != nil || v.Kind != ledger.Execute {
+		e.forget(token)
+	}
+	if err != nil {
+		return tools.Verdict{}, err
+	}
+	e.quiescentIn = v.QuiescentIn
+	if v.Fact != nil {
+		if err := s.adopt(*v.Fact); err != nil {
+			return tools.Verdict{}, err
+		}
+	}
+	out := tools.Verdict{
+		Kind: verdictKinds[v.Kind], Ref: v.Ref, Prior: v.Prior, Deadline: v.Deadline, Result: v.Result, Of: v.Of,
+		OfArguments: v.OfArguments, Redacted: v.Redacted,
+	}
+	if v.Kind == ledger.Execute {
+		out.Until = earlier(sent.Add(v.Remaining), s.local.end())
+	}
+	return out, nil
+}
+
+var verdictKinds = map[ledger.VerdictKind]tools.VerdictKind{
+	ledger.Execute: tools.Execute, ledger.Replay: tools.Replay, ledger.Conflict: tools.Conflict,
+	ledger.InDoubt: tools.InDoubt, ledger.Busy: tools.Busy, ledger.GivenUp: tools.GivenUp,
+}
+
+// begin asks the same token again while the answer is unknown: the row says
+// whether it is ours.
+func (e *sessionEffects) begin(ctx context.Context, li ledger.Intent) (v ledger.Verdict, sent time.Time, err error) {
+	s := e.s
+	for {
+		err = s.barrier(ctx, "begin "+li.Tool, func(p ledger.Prefix) error {
+			sent = s.w.cfg.Now()
+			v, err = s.w.cfg.Ledger.Begin(ctx, s.lease, p, li)
+			return err
+		})
+		if !errors.Is(err, ledger.ErrLeaseTooShort) {
+			return v, sent, err
+		}
+		// Heartbeats come every third of the lease; the next one makes it long enough.
+		if err := sleep(ctx, s.w.cfg.LeaseTTL/20); err != nil {
+			return v, sent, err
+		}
+	}
+}
+
+// maxOutcomeBytes keeps an outcome, with all its escapes, far below what an event may hold.
+const maxOutcomeBytes = 128 << 10
+
+// End implements [tools.Effects]. It does not need the lease and does not give
+// up while the worker lives: a late outcome is still evidence.
+func (e *sessionEffects) End(ctx context.Context, out tools.Outcome) (tools.Settled, error) {
+	s := e.s
+	defer e.forget(out.Ref.Token)
+	lo := ledger.Outcome{
+		Token: out.Ref.Token, Kind: outcomeKinds[out.Kind], Result: fit(out.Result), Error: out.Error, Cause: out.Cause, LatencyMS: out.LatencyMS,
+	}
+	for attempt := 1; ; attempt++ {
+		p := s.snapshot()
+		set, err := s.w.cfg.Ledger.End(ctx, s.lease, p, lo)
+		if err == nil {
+			if set.LeaseHeld {
+				s.carried(p)
+			} else {
+				s.stop(errLeaseLost)
+			}
+			if set.PossibleDuplicate || set.Contradicted {
+				s.log.Error("an outcome contradicts what is recorded", "op_key", out.Ref.OpKey, "possible_duplicate", set.PossibleDuplicate, "contradicted", set.Contradicted)
+			}
+			if set.Fact != nil && set.LeaseHeld {
+				if err := s.adopt(*set.Fact); err != nil {
+					return tools.Settled{}, err
+				}
+			}
+			return tools.Settled{State: set.State, Result: set.Result, Error: set.Error}, nil
+		}
+		if !errors.Is(err, ledger.ErrUnavailable) || context.Cause(s.ctx) == errShutdown {
+			return tools.Settled{}, fmt.Errorf("end of %s in run %s: %w", out.Call, s.run.ID, err)
+		}
+		wait := min(backoff(attempt, s.w.cfg.Random), time.Second)
+		s.log.Warn("end: database unavailable, trying again", "in", wait, "error", s.w.cfg.Redactor.Error(err))
+		if err := sleep(context.WithoutCancel(ctx), wait); err != nil {
+			return tools.Settled{}, err
+		}
+	}
+}
+
+var outcomeKinds = map[tools.OutcomeKind]ledger.OutcomeKind{
+	tools.Applied: ledger.Applied, tools.NotApplied: ledger.NotApplied, tools.Unclear: ledger.Unclear,
+}
+
+func (e *sessionEffects) forget(token events.ID) {
+	e.s.mu.Lock()
+	defer e.s.mu.Unlock()
+	delete(e.s.tokens, token)
+}
+
+// fit cuts an output that would not fit into an event: an outcome is never lost
+// for its size.
+func fit(r events.ToolResult) events.ToolResult {
+	b, err := json.Marshal(r)
+	if err != nil || len(b) <= maxOutcomeBytes {
+		return r
+	}
+	of := len(r.Output)
+	if r.Truncated != nil {
+		of = r.Truncated.Of
+	}
+	r.Output = cut(r.Output, maxOutcomeBytes/8)
+	r.Error = cut(r.Error, maxOutcomeBytes/16)
+	r.Sources = nil
+	r.Truncated = &events.Truncated{Kept: len(r.Output), Of: of}
+	return r
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (s *session) doubts() []events.ToolExecutionInDoubt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hist.InDoubt()
+}
+
+func (s *session) parkInDoubt(ctx context.Context, call events.CallID, tool string, key events.Hash, after time.Duration) error {
+	fault.Point("park.in_doubt")
+	return s.park(ctx, events.RunParked{
+		Reason: events.ParkInDoubt, OpKey: key, Call: &call,
+		Detail: fmt.Sprintf("nobody can know whether %s (%s) took effect: look at the provider, then ledgerctl resolve %s", tool, call, key),
+	}, after)
+}

@@ -1,0 +1,322 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/model"
+)
+
+func backoff(attempt int, random func() float64) time.Duration {
+	return model.Backoff(attempt, 0, random)
+}
+
+// transient reports whether trying again may help.
+func transient(err error) bool {
+	return !errors.Is(err, ledger.ErrFenced) && !errors.Is(err, ledger.ErrNotFound) && !errors.Is(err, ledger.ErrSchema) &&
+		!errors.Is(err, events.ErrMalformed) && !errors.Is(err, events.ErrHash)
+}
+
+// work is the life of a session: open, step until the run parks or ends, leave.
+func (s *session) work() {
+	defer s.local.stop()
+	go s.pump()
+	err := s.guard(func() error { return s.steps() })
+	s.stop(nil)
+	<-s.pumpDone
+	switch {
+	case err == nil:
+	case errors.Is(err, ledger.ErrFenced), errors.Is(err, errLeaseLost):
+		s.log.Info("left the run to another worker", "reason", err)
+	case errors.Is(err, errShutdown):
+		s.log.Info("cut off at shutdown; the run is taken over when its lease ends")
+	default:
+		s.log.Error("run left as it is; it is taken over when its lease ends", "error", s.w.cfg.Redactor.Error(err))
+	}
+}
+
+// guard turns a panic into an error: one broken run does not take the worker along.
+func (s *session) guard(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic while working on run %s: %v", s.run.ID, v)
+			s.log.Error("panic", "value", s.w.cfg.Redactor.String(fmt.Sprint(v)), "stack", s.w.cfg.Redactor.String(string(debug.Stack())))
+		}
+	}()
+	return f()
+}
+
+// errLeft says that the session gave the run back: parked, ended or handed over.
+var errLeft = errors.New("left")
+
+func (s *session) steps() error {
+	ctx := s.ctx
+	if err := s.open(ctx); err != nil {
+		return s.unworkable(ctx, err)
+	}
+	if s.claim.Kind == ledger.ClaimSettle {
+		return s.settle(ctx)
+	}
+	if d := s.deadline(); !d.IsZero() {
+		t := time.AfterFunc(d.Sub(s.w.cfg.Now()), func() { s.stop(errDeadline) })
+		defer t.Stop()
+	}
+	bound := false
+	for {
+		err := s.adoptBeatFacts()
+		if err == nil {
+			bound, err = s.next(ctx, bound)
+		}
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, errLeft):
+			return nil
+		}
+		if cause := context.Cause(s.ctx); cause != nil {
+			// The session's own end matters more than what it broke underneath.
+			if errors.Is(cause, errCancelled) || errors.Is(cause, errDeadline) {
+				return s.endEarly(cause)
+			}
+			return cause
+		}
+		if errors.Is(err, ledger.ErrFactsPending) {
+			if err := s.flush(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		return s.unworkable(ctx, err)
+	}
+}
+
+// deadline is the run's own, else the one that its agent gives every run; zero for none.
+func (s *session) deadline() time.Time {
+	if !s.run.Deadline.IsZero() {
+		return s.run.Deadline
+	}
+	a := s.w.agents[s.run.Agent]
+	return a.Deadline(s.run.CreatedAt)
+}
+
+// next does one step.
+func (s *session) next(ctx context.Context, bound bool) (bool, error) {
+	if t, ended := s.hist.Terminal(); ended {
+		return bound, s.finish(ctx, t)
+	}
+	if err := ctx.Err(); err != nil {
+		return bound, context.Cause(ctx)
+	}
+	if s.run.State == ledger.Cancelling || s.cancelRequested() {
+		return bound, s.recordCancelled(ctx)
+	}
+	if !bound {
+		if err := s.bind(ctx); err != nil {
+			return false, err
+		}
+	}
+	if s.handingOver() {
+		return true, s.park(ctx, events.RunParked{Reason: events.ParkHandover, Detail: "worker " + s.w.cfg.Name + " shut down"}, 0)
+	}
+	if done, err := s.settleDoubts(ctx); !done || err != nil {
+		return true, err
+	}
+	step, err := s.decide()
+	if err != nil {
+		return true, s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop", Message: err.Error()}, Turns: s.hist.Turn()})
+	}
+	switch step := step.(type) {
+	case loops.CallModel:
+		return true, s.callModel(ctx, step)
+	case loops.CallTools:
+		return true, s.callTools(ctx, step)
+	case loops.Await:
+		return true, s.await(ctx, step)
+	case loops.Stop:
+		if step.By == events.StoppedByCancelled {
+			return true, s.recordCancelled(ctx)
+		}
+		return true, s.end(ctx, stopEvent(step, s.hist.Turn()))
+	default:
+		return true, s.end(ctx, events.RunFailed{
+			StoppedBy: events.StoppedByError, Turns: s.hist.Turn(),
+			Error: events.ErrorInfo{Kind: "unknown_step", Message: fmt.Sprintf("loop %q asked for a step %T that this runtime cannot perform", s.loop.Name(), step)},
+		})
+	}
+}
+
+// decide asks the loop; a panicking loop is a failed run, not a failed worker.
+func (s *session) decide() (step loops.Step, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("loop %q panicked: %v", s.loop.Name(), v)
+		}
+	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loop.Next(s.hist)
+}
+
+func stopEvent(st loops.Stop, turns int) events.Payload {
+	if st.Err != nil {
+		return events.RunFailed{StoppedBy: st.By, Error: *st.Err, Turns: turns}
+	}
+	return events.RunFinished{StoppedBy: st.By, Output: st.Output, DeclinedBecause: st.DeclinedBecause, Turns: turns}
+}
+
+func (s *session) cancelRequested() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cancelReq != nil
+}
+
+// end appends a terminal event; the next step finishes the run.
+func (s *session) end(ctx context.Context, p events.Payload) error {
+	err := s.Record(ctx, p)
+	if errors.Is(err, events.ErrTooLarge) {
+		// The answer stands in the transcript; the end of the run does not need it twice.
+		err = s.Record(ctx, events.RunFailed{
+			StoppedBy: events.StoppedByError, Turns: s.hist.Turn(),
+			Error: events.ErrorInfo{Kind: "output_too_large", Message: err.Error()},
+		})
+	}
+	fault.Point("finish.after_record")
+	return err
+}
+
+// endEarly ends a run whose session was stopped by a cancel or the deadline.
+// The lease is still held, so it works under a context of its own.
+func (s *session) endEarly(cause error) error {
+	ctx, stop := context.WithDeadlineCause(context.WithoutCancel(s.ctx), s.local.end(), errLeaseLost)
+	defer stop()
+	if _, ended := s.hist.Terminal(); !ended {
+		var err error
+		if errors.Is(cause, errDeadline) {
+			err = s.end(ctx, events.RunFailed{
+				StoppedBy: events.StoppedByDeadline, Turns: s.hist.Turn(),
+				Error: events.ErrorInfo{Kind: "deadline", Message: "the run's deadline " + s.deadline().UTC().Format(time.RFC3339) + " passed"},
+			})
+		} else {
+			err = s.recordCancelled(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t, _ := s.hist.Terminal()
+	if err := s.finish(ctx, t); !errors.Is(err, errLeft) {
+		return err
+	}
+	return nil
+}
+
+func (s *session) recordCancelled(ctx context.Context) error {
+	by, reason := s.run.CancelBy, s.run.CancelReason
+	s.mu.Lock()
+	if s.cancelReq != nil {
+		by, reason = s.cancelReq.CancelBy, s.cancelReq.CancelReason
+	}
+	s.mu.Unlock()
+	// The operator's fact goes first: it is why the run ends.
+	if err := s.adoptBeatFacts(); err != nil {
+		return err
+	}
+	return s.Record(ctx, events.RunCancelled{By: by, Reason: reason, Turns: s.hist.Turn()})
+}
+
+// finish carries a terminal event into the runs row; doing it again changes nothing.
+func (s *session) finish(ctx context.Context, t events.Type) error {
+	end := ledger.Ending{State: ledger.Finished}
+	switch e := s.terminal.(type) {
+	case events.RunFinished:
+		end.StoppedBy, end.Result = e.StoppedBy, e.Output
+		if e.DeclinedBecause != "" && len(end.Result) == 0 {
+			end.Result, _ = json.Marshal(map[string]string{"declined_because": e.DeclinedBecause})
+		}
+	case events.RunFailed:
+		end.State, end.StoppedBy, end.Error = ledger.Failed, e.StoppedBy, e.Error.Message
+	case events.RunCancelled:
+		end.State, end.StoppedBy = ledger.Cancelled, events.StoppedByCancelled
+	default:
+		return fmt.Errorf("finish run %s: %s is not a terminal event", s.run.ID, t)
+	}
+	err := s.barrier(ctx, "finish", func(p ledger.Prefix) error { return s.w.cfg.Ledger.Finish(ctx, s.lease, p, end) })
+	if err != nil {
+		return fmt.Errorf("finish run %s: %w", s.run.ID, err)
+	}
+	fault.Point("finish.after_commit")
+	s.log.Info("run ended", "state", string(end.State), "stopped_by", string(end.StoppedBy))
+	return errLeft
+}
+
+// settle appends facts behind the end of a run.
+func (s *session) settle(ctx context.Context) error {
+	if _, ended := s.hist.Terminal(); !ended {
+		return fmt.Errorf("settle run %s: its history has no terminal event", s.run.ID)
+	}
+	fault.Point("settle.after_record")
+	if err := s.flush(ctx); err != nil {
+		return err
+	}
+	return s.barrier(ctx, "release", func(p ledger.Prefix) error { return s.w.cfg.Ledger.Release(ctx, s.lease, p) })
+}
+
+// park records what the run waits for and gives it back.
+func (s *session) park(ctx context.Context, p events.RunParked, after time.Duration) error {
+	if after > 0 {
+		p.Until = events.Timestamp(s.w.cfg.Now().Add(after))
+	}
+	if err := s.Record(ctx, p); err != nil {
+		return err
+	}
+	err := s.barrier(ctx, "park", func(pre ledger.Prefix) error {
+		return s.w.cfg.Ledger.Park(ctx, s.lease, pre, ledger.Parking{Reason: p.Reason, Detail: p.Detail, OpKey: p.OpKey, After: after})
+	})
+	if errors.Is(err, ledger.ErrFactsPending) {
+		// What the run would wait for has come already: go on instead.
+		if ferr := s.flush(ctx); ferr != nil {
+			return ferr
+		}
+		return s.Record(ctx, events.RunUnparked{Reason: p.Reason, Detail: "came in while parking", OpKey: p.OpKey})
+	}
+	if err != nil {
+		return fmt.Errorf("park run %s: %w", s.run.ID, err)
+	}
+	s.log.Info("run parked", "reason", string(p.Reason), "detail", p.Detail)
+	return errLeft
+}
+
+func (s *session) await(ctx context.Context, a loops.Await) error {
+	var after time.Duration
+	if !a.Until.IsZero() {
+		after = max(a.Until.Sub(s.w.cfg.Now()), time.Millisecond)
+	}
+	return s.park(ctx, events.RunParked{Reason: a.Reason, Detail: a.Detail}, after)
+}
+
+// unworkable parks a run that this worker cannot go on with, so that it is
+// neither lost nor spun on.
+func (s *session) unworkable(ctx context.Context, err error) error {
+	if !errors.Is(err, errUnworkable) || ctx.Err() != nil || s.hist.Seq() == 0 {
+		return err
+	}
+	s.log.Error("cannot continue the run here", "error", s.w.cfg.Redactor.Error(err))
+	s.mu.Lock()
+	ready := s.ready
+	s.mu.Unlock()
+	if !ready {
+		return err // its history cannot be read: nothing may be appended
+	}
+	if perr := s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: err.Error()}, time.Minute); !errors.Is(perr, errLeft) {
+		return errors.Join(err, perr)
+	}
+	return nil
+}
