@@ -5,8 +5,10 @@ package migrations
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -130,4 +132,23 @@ func Version(ctx context.Context, d Dialect, db *sql.DB) (int64, error) {
 		return 0, fmt.Errorf("read schema version: %w", err)
 	}
 	return v.Int64, nil
+}
+
+// Digest names the schema that this build makes: it changes with every byte of
+// a database's files.
+func Digest(d Dialect) string {
+	names, err := fs.Glob(files, string(d)+"/*.sql")
+	if err != nil {
+		panic(err) // a bad pattern
+	}
+	h := sha256.New()
+	for _, n := range names { // in lexical order
+		b, err := files.ReadFile(n)
+		if err != nil {
+			panic(err) // they are built in
+		}
+		fmt.Fprintf(h, "%s %d\n", n, len(b))
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

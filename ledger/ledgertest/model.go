@@ -1,0 +1,5 @@
+package ledgertest
+
+import "testing"
+
+func testRunsProperty(t *testing.T, h Harness) {}
