@@ -1,0 +1,3 @@
+package ledgertest
+
+var verifyTests = []conformance{}
