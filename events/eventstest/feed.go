@@ -106,8 +106,9 @@ func checkFeed(t *testing.T, h Harness, known []events.Sealed, want ...[]events.
 
 func feedAgain(t *testing.T, h Harness) {
 	f := h.Feed(t)
-	es := NewRun(t).Turns(5)
-	publish(t, f, es[:3]...)
+	es := NewRun(t).Turns(60)
+	publish(t, f, es[:30]...)
+	publish(t, f, es[:30]...)
 	publish(t, f, es...) // a projector that died before it kept its position
 	checkFeed(t, h, es, es)
 }
@@ -140,7 +141,7 @@ func feedDeleted(t *testing.T, h Harness) {
 func feedRestart(t *testing.T, h Harness) {
 	need(t, h.Stop != nil && h.Start != nil, "restart the broker")
 	f := h.Feed(t)
-	es := NewRun(t).Turns(10)
+	es := NewRun(t).Turns(40)
 	publish(t, f, es[:5]...)
 	h.Stop(t)
 	ctx := patient(t)

@@ -108,7 +108,7 @@ func BenchmarkFeed(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer nc.Close()
-			f, err := openBus(b, nc, jetstream.Config{}).Feed()
+			f, err := openBus(b, nc, jetstream.Config{SyncAlways: interval == 0}).Feed()
 			if err != nil {
 				b.Fatal(err)
 			}

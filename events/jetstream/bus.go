@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -67,6 +68,11 @@ type Config struct {
 	// BufferEvents and BufferBytes bound what one journal holds that is not
 	// stored yet. Zero means 64 Ki events and 16 MiB.
 	BufferEvents, BufferBytes int
+	// SyncAlways is the operator's word that the server fsyncs before it
+	// acknowledges; no client can see it. Then a full set of feed events goes as
+	// one atomic batch, which costs one fsync and not one per event; on a server
+	// that syncs on an interval batches are the slower way.
+	SyncAlways bool
 	// Logger is told when the journal does not get through and when a stream or
 	// consumer had to be made again. Nil means nobody is.
 	Logger *slog.Logger
@@ -92,6 +98,9 @@ type Bus struct {
 	nc  *nats.Conn
 	js  jetstream.JetStream
 	cfg Config
+	// batches is set when the feed should go in atomic batches and the server
+	// has said that it takes them.
+	batches atomic.Bool
 }
 
 // Open declares the streams and the consumer on nc's server. nc should
@@ -158,6 +167,7 @@ func (b *Bus) feedConfig(c *jetstream.StreamConfig) {
 	c.Description = "Daybook: one message per valid event"
 	c.Storage, c.Retention, c.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
 	c.NoAck = false
+	c.AllowAtomicPublish = c.PersistMode == jetstream.DefaultPersistMode // the server allows only one of them
 	override(&c.MaxAge, b.cfg.FeedMaxAge, 7*24*time.Hour)
 	override(&c.Replicas, b.cfg.Replicas, 1)
 }
@@ -185,19 +195,32 @@ func (b *Bus) declareStream(ctx context.Context, name string, lay func(*jetstrea
 	}
 	c := s.CachedInfo().Config
 	lay(&c)
-	if _, err := b.js.UpdateStream(ctx, c); err != nil {
+	if s, err = b.js.UpdateStream(ctx, c); err != nil {
 		return fmt.Errorf("update stream %s: %w", name, err)
 	}
+	b.notice(s)
 	return nil
+}
+
+// notice keeps what a server says of a stream that was declared; one that does
+// not know a setting leaves it out.
+func (b *Bus) notice(s jetstream.Stream) {
+	if c := s.CachedInfo().Config; c.Name == FeedStream {
+		b.batches.Store(b.cfg.SyncAlways && c.AllowAtomicPublish)
+	}
 }
 
 func (b *Bus) makeStream(ctx context.Context, lay func(*jetstream.StreamConfig)) error {
 	var c jetstream.StreamConfig
 	lay(&c)
-	_, err := b.js.CreateStream(ctx, c)
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another made it just now
+	s, err := b.js.CreateStream(ctx, c)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another made it just now
+		s, err = b.js.Stream(ctx, c.Name)
+	}
+	if err != nil {
 		return fmt.Errorf("create stream %s: %w", c.Name, err)
 	}
+	b.notice(s)
 	return nil
 }
 

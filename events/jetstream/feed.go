@@ -38,10 +38,25 @@ func (b *Bus) Feed() (*Feed, error) {
 	return &Feed{b}, nil
 }
 
-// Publish implements [events.Feed]. Events of one run go one after the other,
-// each after the ack of the one before, so that no retry can reorder them; runs
-// go beside each other.
+// Publish implements [events.Feed]. Where [Config.SyncAlways] is set, many
+// events go as atomic batches. Others, and those of a batch that did not get through, go one by one: within a run each
+// after the ack of the one before, so that no retry can reorder them.
 func (f *Feed) Publish(ctx context.Context, es ...events.Sealed) error {
+	for len(es) > 0 {
+		n := cutBatch(es)
+		if n < minBatch || !f.bus.batches.Load() || f.publishBatch(ctx, es[:n]) != nil {
+			if err := f.publishEach(ctx, es[:n]); err != nil {
+				return err
+			}
+		}
+		es = es[n:]
+	}
+	return fault.Err("feed.after_publish")
+}
+
+// publishEach sends the events of each run one after the other, and runs beside
+// each other.
+func (f *Feed) publishEach(ctx context.Context, es []events.Sealed) error {
 	var runs []events.RunID
 	byRun := map[events.RunID][]events.Sealed{}
 	for _, e := range es {
@@ -86,7 +101,7 @@ func (f *Feed) Publish(ctx context.Context, es ...events.Sealed) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("publish to the feed: %w", context.Cause(ctx))
 	}
-	return fault.Err("feed.after_publish")
+	return nil
 }
 
 // Close implements [events.Feed]: Publish has waited for everything.

@@ -83,7 +83,7 @@ func harness(t *testing.T) eventstest.Harness {
 	const buffer, ackWait = 200, time.Second
 	srv := startServer(t, 0)
 	nc := srv.connect(t)
-	bus := openBus(t, nc, jetstream.Config{AckWait: ackWait, BufferEvents: buffer, RequestTimeout: 500 * time.Millisecond})
+	bus := openBus(t, nc, jetstream.Config{SyncAlways: true, AckWait: ackWait, BufferEvents: buffer, RequestTimeout: 500 * time.Millisecond})
 	js := admin(t, nc)
 	must := func(t *testing.T, err error) {
 		t.Helper()

@@ -169,6 +169,39 @@ func TestFeedHeaders(t *testing.T) {
 	}
 }
 
+// TestFeedGoesOneByOneWhereBatchesFail covers a server that refuses the batch.
+func TestFeedGoesOneByOneWhereBatchesFail(t *testing.T) {
+	srv := startServer(t, 0)
+	nc := srv.connect(t)
+	f, err := openBus(t, nc, jetstream.Config{SyncAlways: true}).Feed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	js := admin(t, nc)
+	s, err := js.Stream(ctx(t), jetstream.FeedStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.CachedInfo().Config
+	c.AllowAtomicPublish = false
+	if _, err := js.UpdateStream(ctx(t), c); err != nil {
+		t.Fatal(err)
+	}
+	es := eventstest.NewRun(t).Turns(40)
+	if err := f.Publish(ctx(t), es...); err != nil {
+		t.Fatal(err)
+	}
+	ms := readFeed(t, js)
+	if len(ms) != len(es) {
+		t.Fatalf("%d messages in the feed, want %d", len(ms), len(es))
+	}
+	for i, m := range ms {
+		if m.ID != es[i].Envelope().ID.String() {
+			t.Errorf("message %d is %s, want %s", i, m.ID, es[i].Envelope().ID)
+		}
+	}
+}
+
 func TestTrim(t *testing.T) {
 	srv := startServer(t, 0)
 	nc := srv.connect(t)
