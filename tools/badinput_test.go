@@ -193,9 +193,7 @@ func TestToolsThatMisbehave(t *testing.T) {
 		{"panic nil", func(context.Context, *tools.Invocation) (any, error) { panic(nil) }, tools.KindPanic, "nil", false}, //nolint:govet // on purpose
 		{"panic with an error", func(context.Context, *tools.Invocation) (any, error) { panic(errors.New("inner")) }, tools.KindPanic, "inner", false},
 		{"nil map", func(context.Context, *tools.Invocation) (any, error) {
-			var m map[string]int
-			m["a"] = 1
-			return nil, nil
+			return nil, write(nil)
 		}, tools.KindPanic, "nil map", false},
 		{"index", func(_ context.Context, inv *tools.Invocation) (any, error) { return inv.Arguments[1000], nil }, tools.KindPanic, "index out of range", false},
 		{"goexit", func(context.Context, *tools.Invocation) (any, error) { runtime.Goexit(); return nil, nil }, tools.KindPanic, "goroutine", false},
@@ -319,3 +317,8 @@ func TestRecorderFailureIsAnError(t *testing.T) {
 }
 
 func logTo(w *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+func write(m map[string]int) error {
+	m["a"] = 1
+	return nil
+}

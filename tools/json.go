@@ -73,17 +73,6 @@ func eachMember(obj []byte, f func(name string, value []byte)) {
 	}
 }
 
-// member returns the value of a member of a canonical object, or nil.
-func member(obj []byte, name string) []byte {
-	var found []byte
-	eachMember(obj, func(n string, v []byte) {
-		if n == name {
-			found = v
-		}
-	})
-	return found
-}
-
 func memberName(quoted []byte) string {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
