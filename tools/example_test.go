@@ -57,9 +57,9 @@ func Example() {
 	}
 	fmt.Println("paid", paid, "time")
 	// Output:
-	// completed  paid back 500 cents for A1
-	// completed  paid back 500 cents for A1
-	// failed identity_conflict
-	// failed schema
+	// completed "" paid back 500 cents for A1
+	// completed "" paid back 500 cents for A1
+	// failed "identity_conflict"
+	// failed "schema"
 	// paid 1 time
 }
