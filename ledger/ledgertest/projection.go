@@ -93,11 +93,19 @@ func testArrivesTwice(t *testing.T, h Harness) {
 	h.wantRows(t, es)
 }
 
-// takeover lets the lease of a run out and takes the run over.
+// takeover lets the lease of a run out and takes the run over: run_resumed
+// comes first, then the facts.
 func takeover(t tb, h Harness, run ledger.Run) *actor {
 	t.Helper()
 	h.Advance(leaseTTL + time.Second)
-	return take(t, h, run)
+	b := take(t, h, run)
+	if es := b.sent(); len(es) > 0 {
+		b.seq, b.prev = es[0].Envelope().Seq-1, es[0].Envelope().Prev
+		clear(b.seen)
+	}
+	b.note(events.RunResumed{Worker: b.worker, Epoch: b.lease.Epoch, BaseSeq: b.seq, BaseHash: b.prev})
+	b.absorb(b.facts...)
+	return b
 }
 
 func testZombieEvents(t *testing.T, h Harness) {
@@ -112,7 +120,6 @@ func testZombieEvents(t *testing.T, h Harness) {
 	h.project(t, early...)
 
 	b := takeover(t, h, a.run)
-	b.resume(0)
 	b.note(events.ModelCallStarted{Turn: 1, Attempt: 2, Model: "m"})
 	h.project(t, b.sent()...)
 	for range 2 { // however often they come
@@ -396,7 +403,6 @@ func testLateAnswer(t *testing.T, h Harness) {
 	a.note(events.ModelCallStarted{Turn: 1, Attempt: 1, Model: "m"})
 	h.project(t, a.sent()...)
 	b := takeover(t, h, a.run)
-	b.resume(0)
 	h.project(t, b.sent()...)
 	cost := events.PicoUSD(5)
 	b.note(events.ModelCallFinished{Turn: 1, Attempt: 1, Model: "m", ServedModel: "m", Cost: &cost})

@@ -48,11 +48,6 @@ func (a *actor) opening() {
 	a.note(events.RunStarted{Worker: a.worker, Agent: a.run.Agent, Model: "m", Loop: "revise", LoopVersion: 1})
 }
 
-// resume is how the history of a later epoch starts.
-func (a *actor) resume(setAside int) {
-	a.note(events.RunResumed{Worker: a.worker, Epoch: a.lease.Epoch, BaseSeq: a.seq, BaseHash: a.prev, SetAside: setAside})
-}
-
 // turn is a turn with n readonly calls, of which the last one is blocked.
 func (a *actor) turn(turn, n int) {
 	a.note(events.TurnStarted{Turn: turn})

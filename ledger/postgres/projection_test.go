@@ -1,0 +1,9 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/daybookhq/daybook/ledger/ledgertest"
+)
+
+func TestProjection(t *testing.T) { ledgertest.TestProjection(t, harness) }
