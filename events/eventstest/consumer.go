@@ -155,6 +155,7 @@ func tail(t *testing.T, h Harness) {
 	eventually(t, "the tail begins behind what is confirmed", func() bool { return len(readTail(t, c, "w1").events) == 4 })
 	got := readTail(t, c, "w1")
 	checkEvents(t, got.events, es[2:])
+	checkEvents(t, readTail(t, c, "w2").events, other[2:])
 	if got.messages[0].Worker != "w1" || got.messages[0].Sequence != ms[4].Sequence {
 		t.Errorf("tail begins with %q %d, want w1 %d", got.messages[0].Worker, got.messages[0].Sequence, ms[4].Sequence)
 	}

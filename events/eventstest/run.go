@@ -1,12 +1,16 @@
 package eventstest
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/redact"
 )
+
+// redactor is made once: it is safe for concurrent use and costs milliseconds.
+var redactor = sync.OnceValue(func() *redact.Redactor { return redact.New(redact.Config{}) })
 
 // Run makes the events of one run: dense, chained, sealed. It is not safe for
 // concurrent use.
@@ -27,7 +31,7 @@ func NewRun(t testing.TB) *Run {
 	ids := events.NewIDs(nil, nil)
 	id := ids.Run()
 	return &Run{
-		t: t, red: redact.New(redact.Config{}), ids: ids,
+		t: t, red: redactor(), ids: ids,
 		ID: id, Tenant: "acme", Epoch: 1, head: events.Genesis(id), now: time.Now(),
 	}
 }

@@ -176,12 +176,12 @@ func TestErrNamesTheFaultWhileItLasts(t *testing.T) {
 func TestBufferAdmitsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broker{gate: make(chan struct{})}
-		c := commit.New(commit.Config{Send: b.send, MaxEvents: 4})
+		c := commit.New(commit.Config{Send: b.send, MaxEvents: 5})
 		es := eventstest.NewRun(t).Turns(20)
 		mustAppend(t, c, es[0])
 		synctest.Wait() // in flight, still held
 		mustAppend(t, c, es[1:4]...)
-		// Blocked: a large call, then a small one that must not pass it.
+		// Blocked: a large call, then a small one that fits but must not pass it.
 		var wg sync.WaitGroup
 		for _, call := range [][]events.Sealed{es[4:14], es[14:15]} {
 			wg.Go(func() { mustAppend(t, c, call...) })
