@@ -1,0 +1,174 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/ledger"
+)
+
+func (a *app) callsCommand() *cobra.Command {
+	c := group("calls", "Lists tool calls, shows one")
+	c.AddCommand(a.callsListCommand(), a.callsShowCommand())
+	return c
+}
+
+// callStatuses are those of CallRecord.
+var callStatuses = [...]string{"started", "progress", "finished", "error", "blocked", "in_doubt", "resolved"}
+
+type callsFlags struct {
+	filter ledger.CallFilter
+	run    string
+	page   page
+}
+
+func (a *app) callsListCommand() *cobra.Command {
+	var f callsFlags
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Lists tool calls, newest first",
+		Long: `Lists tool calls, newest first: one row for each call, that of its outcome or, if it
+is still open, of where it stands. With --all every transition is a row.`,
+		Example: `  ledgerctl calls list --tool refund --status in_doubt
+  ledgerctl calls list --run 7W6X5Y --all -o jsonl`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, args []string) error { return a.callsList(c, args, f) },
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.run, "run", "", "run")
+	fs.StringVar(&f.filter.Tool, "tool", "", "tool")
+	fs.StringVar(&f.filter.Status, "status", "", "one of "+strings.Join(callStatuses[:], ", "))
+	fs.StringVar(&f.filter.Tenant, "tenant", "", "tenant")
+	fs.BoolVar(&f.filter.All, "all", false, "every transition, also of calls that have ended")
+	f.page.add(c, "this RUN/SEQ")
+	a.outputFlag(c, listFormats...)
+	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(callStatuses[:], cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) callsList(c *cobra.Command, args []string, f callsFlags) error {
+	if err := f.page.check(); err != nil {
+		return err
+	}
+	if s := f.filter.Status; s != "" && !slices.Contains(callStatuses[:], s) {
+		return usagef("--status %q: want one of %s", s, strings.Join(callStatuses[:], ", "))
+	}
+	ctx := c.Context()
+	return a.withLedger(ctx, func(st ledger.Store) error {
+		var err error
+		if f.run != "" {
+			r, err := a.readRun(ctx, st, f.run)
+			if err != nil {
+				return err
+			}
+			f.filter.Run = r.ID
+		}
+		if f.page.after != "" {
+			run, seq, ok := strings.Cut(f.page.after, "/")
+			if f.filter.BeforeSeq, err = strconv.ParseUint(seq, 10, 63); err != nil || !ok {
+				return usagef("--after %q: want RUN/SEQ", f.page.after)
+			}
+			if f.filter.BeforeRun, err = a.findRun(ctx, st, run); err != nil {
+				return err
+			}
+		}
+		f.filter.Limit = f.page.limit + 1
+		rs, err := st.Calls(ctx, f.filter)
+		if err != nil {
+			return err
+		}
+		rs, cut := cutPage(rs, f.page.limit)
+		views := make([]callView, len(rs))
+		for i, r := range rs {
+			views[i] = newCallView(r)
+		}
+		if err := list(a, views, a.callColumns(true), "no such tool calls"); err != nil {
+			return err
+		}
+		if cut {
+			last := rs[len(rs)-1]
+			a.more(c, args, last.Run.String()+"/"+strconv.FormatUint(last.Seq, 10))
+		}
+		return nil
+	})
+}
+
+// callColumns are those of a list over runs, or of one run's calls.
+func (a *app) callColumns(runs bool) []column[callView] {
+	name := func(v callView) string { return v.Call }
+	if runs {
+		name = func(v callView) string { return v.Run.String() + "/" + v.Call }
+	}
+	text := func(f func(callView) string) column[callView] { return column[callView]{text: f} }
+	status := text(func(v callView) string { return v.Status })
+	status.name, status.keep, status.style = "status", true, func(v callView) style { return stateStyle(v.Status) }
+	cols := []column[callView]{
+		{name: "call", keep: true, text: name},
+		{name: "seq", mixed: true, keep: true, right: true, text: func(callView) string { return "" }, raw: func(v callView) string { return strconv.FormatUint(v.Seq, 10) }},
+		{name: "age", keep: true, right: true, only: true, text: func(v callView) string { return a.age(v.At) }},
+		{name: "at", mixed: true, text: func(callView) string { return "" }, raw: func(v callView) string { return exact(v.At) }},
+		{name: "tool", text: func(v callView) string { return v.Tool }},
+		{name: "effect", keep: true, text: func(v callView) string {
+			if v.Effect == "" {
+				return "-" // not run, so nobody asked what it would do
+			}
+			return v.Effect
+		}},
+		status,
+		{name: "cost", keep: true, right: true, text: callCost},
+		{name: "tenant", mixed: true, text: func(v callView) string { return v.Tenant }},
+		{name: "owner", mixed: true, text: func(v callView) string { return v.Owner }},
+		{name: "op_key", mixed: true, text: func(callView) string { return "" }, raw: func(v callView) string {
+			if v.OpKey.IsZero() {
+				return ""
+			}
+			return v.OpKey.String()
+		}},
+		{name: "what", text: callWhat},
+	}
+	return cols
+}
+
+// callCost is what a call cost; one that was not executed here cost nothing here.
+func callCost(v callView) string {
+	switch {
+	case v.Cost != nil:
+		return v.Cost.String()
+	case v.Status == "finished" && !v.Repeated, v.Status == "error", v.Status == "resolved":
+		return "unmeasured"
+	default:
+		return "-"
+	}
+}
+
+// callWhat says in a few words what a row is about.
+func callWhat(v callView) string {
+	r, progress := resultOf(v.Result)
+	switch v.Status {
+	case "started":
+		return string(v.Arguments)
+	case "progress":
+		return progress
+	case "finished":
+		if v.Repeated {
+			return "repeated, outcome of " + v.Of + ": " + said(r)
+		}
+		return either(" ", said(r), lateNote(v))
+	case "blocked":
+		return either(": ", v.Reason, v.Detail, r.Error)
+	case "resolved":
+		return either(": ", v.Reason+" by "+v.Detail, said(r))
+	default: // error, in_doubt
+		return either(": ", v.Reason, v.Detail, r.Error)
+	}
+}
+
+func lateNote(v callView) string {
+	if v.Detail == "late" {
+		return "(late: after another outcome, or from an attempt that no longer counted)"
+	}
+	return ""
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// costKeys are what costs can be summed by.
+var costKeys = [...]string{"run", "owner", "model", "tool", "agent"}
+
+// costView is a sum. What nobody knows is counted beside it.
+type costView struct {
+	By           string  `json:"by,omitempty"`
+	Key          string  `json:"key,omitempty"`
+	ModelCost    dollars `json:"model_cost"`
+	ToolCost     dollars `json:"tool_cost"`
+	Cost         dollars `json:"cost"`
+	ModelCalls   int64   `json:"model_calls"`
+	ToolCalls    int64   `json:"tool_calls"`
+	Unpriced     int64   `json:"unpriced"`
+	Unmeasured   int64   `json:"unmeasured"`
+	Unsettled    int64   `json:"unsettled"`
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+	total        bool
+}
+
+func (a *app) costsCommand() *cobra.Command {
+	var f ledger.CostFilter
+	var run string
+	c := &cobra.Command{
+		Use:   "costs",
+		Short: "Sums what model and tool calls cost, in US dollars",
+		Long: `Sums what model and tool calls cost, in US dollars. Every billed attempt counts, also
+those whose outcome was not used. What nobody knows is not in the sum and is counted
+beside it: unpriced (no price known for the model that served), unmeasured (the tool
+did not say what it cost) and unsettled (asked, and no answer recorded).`,
+		Example: `  ledgerctl costs
+  ledgerctl costs --by model --tenant acme -o csv`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if f.By != "" && !slices.Contains(costKeys[:], f.By) {
+				return usagef("--by %q: want one of %s", f.By, strings.Join(costKeys[:], ", "))
+			}
+			ctx := c.Context()
+			return a.withLedger(ctx, func(st ledger.Store) error {
+				if run != "" {
+					r, err := a.readRun(ctx, st, run)
+					if err != nil {
+						return err
+					}
+					f.Run = r.ID
+				}
+				rows, err := st.Costs(ctx, f)
+				if err != nil {
+					return err
+				}
+				return a.printCosts(rows, f.By)
+			})
+		},
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.By, "by", "", "a sum for each "+strings.Join(costKeys[:], ", ")+"; default one total")
+	fs.StringVar(&f.Tenant, "tenant", "", "tenant")
+	fs.StringVar(&f.Owner, "owner", "", "owner")
+	fs.StringVar(&run, "run", "", "run")
+	a.outputFlag(c, listFormats...)
+	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(costKeys[:], cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) printCosts(rows []ledger.CostRow, by string) error {
+	views := make([]costView, len(rows))
+	total := costView{Key: "total", total: true}
+	for i, r := range rows {
+		views[i] = costView{
+			By: by, Key: r.Key, ModelCost: dollars{r.ModelCost}, ToolCost: dollars{r.ToolCost}, Cost: sum(dollars{r.ModelCost}, dollars{r.ToolCost}),
+			ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Unpriced: r.Unpriced, Unmeasured: r.Unmeasured, Unsettled: r.Unsettled,
+			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
+		}
+		total.add(views[i])
+	}
+	if a.output == formatTable && by != "" && len(views) > 1 {
+		views = append(views, total)
+	}
+	return list(a, views, costColumns(by), "no calls, no costs")
+}
+
+func sum(a, b dollars) dollars { return dollars{new(big.Int).Add(a.orZero(), b.orZero())} }
+
+func (t *costView) add(v costView) {
+	t.ModelCost, t.ToolCost, t.Cost = sum(t.ModelCost, v.ModelCost), sum(t.ToolCost, v.ToolCost), sum(t.Cost, v.Cost)
+	t.ModelCalls += v.ModelCalls
+	t.ToolCalls += v.ToolCalls
+	t.Unpriced += v.Unpriced
+	t.Unmeasured += v.Unmeasured
+	t.Unsettled += v.Unsettled
+	t.InputTokens += v.InputTokens
+	t.OutputTokens += v.OutputTokens
+}
+
+func costColumns(by string) []column[costView] {
+	key := by
+	if key == "" {
+		key = "key"
+	}
+	amount := func(name string, f func(costView) dollars, calls func(costView) int64, us func(costView) []unknown) column[costView] {
+		return column[costView]{
+			name: name, keep: true, right: true,
+			text: func(v costView) string {
+				if calls(v) == 0 {
+					return "-"
+				}
+				return money(f(v).Int, us(v)...)
+			},
+			raw: func(v costView) string { return events.FormatPico(f(v).orZero()) },
+		}
+	}
+	count := func(name string, f func(costView) int64) column[costView] {
+		return column[costView]{name: name, keep: true, right: true, text: func(v costView) string { return fmt.Sprint(f(v)) }}
+	}
+	beside := func(name string, f func(costView) int64) column[costView] {
+		return column[costView]{name: name, mixed: true, text: func(costView) string { return "" }, raw: func(v costView) string { return fmt.Sprint(f(v)) }}
+	}
+	return []column[costView]{
+		{
+			name: key, keep: by == "run", mixed: by == "", style: func(v costView) style {
+				if v.total {
+					return bold
+				}
+				return plain
+			},
+			text: func(v costView) string {
+				if v.Key == "" && by != "" {
+					return "(none)"
+				}
+				return v.Key
+			},
+			raw: func(v costView) string { return v.Key },
+		},
+		count("model_calls", func(v costView) int64 { return v.ModelCalls }),
+		amount("model_cost", func(v costView) dollars { return v.ModelCost }, func(v costView) int64 { return v.ModelCalls }, func(v costView) []unknown {
+			return []unknown{{v.Unpriced, "unpriced"}, {v.Unsettled, "unsettled"}}
+		}),
+		count("tool_calls", func(v costView) int64 { return v.ToolCalls }),
+		amount("tool_cost", func(v costView) dollars { return v.ToolCost }, func(v costView) int64 { return v.ToolCalls }, func(v costView) []unknown {
+			return []unknown{{v.Unmeasured, "unmeasured"}}
+		}),
+		beside("unpriced", func(v costView) int64 { return v.Unpriced }),
+		beside("unsettled", func(v costView) int64 { return v.Unsettled }),
+		beside("unmeasured", func(v costView) int64 { return v.Unmeasured }),
+		count("input_tokens", func(v costView) int64 { return v.InputTokens }),
+		count("output_tokens", func(v costView) int64 { return v.OutputTokens }),
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+func (a *app) indoubtCommand() *cobra.Command {
+	var tenant string
+	var p page
+	c := &cobra.Command{
+		Use:   "indoubt",
+		Short: "Lists effects that nobody can know about, oldest first, and what to type",
+		Long: `Lists effects in doubt, oldest first: a destructive call was begun and nobody can know
+whether it took effect. Look where it would have taken effect, then resolve it.
+"It happened" can be said at once; "it did not" only when no attempt can still act.`,
+		Example: `  ledgerctl indoubt
+  ledgerctl indoubt -o jsonl | jq -r .op_key`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, args []string) error { return a.indoubt(c, args, tenant, p) },
+	}
+	c.Flags().StringVar(&tenant, "tenant", "", "tenant")
+	p.add(c, "this op key")
+	a.outputFlag(c, listFormats...)
+	return c
+}
+
+func (a *app) indoubt(c *cobra.Command, args []string, tenant string, p page) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	ctx := c.Context()
+	return a.withLedger(ctx, func(st ledger.Store) error {
+		f := ledger.EffectFilter{Tenant: tenant, States: []events.EffectState{events.EffectInDoubt}, Limit: p.limit + 1}
+		if p.after != "" {
+			e, err := a.findEffect(ctx, st, p.after)
+			if err != nil {
+				return err
+			}
+			f.After = e.OpKey
+		}
+		es, err := st.Effects(ctx, f)
+		if err != nil {
+			return err
+		}
+		es, cut := cutPage(es, p.limit)
+		views := make([]effectView, len(es))
+		for i, e := range es {
+			if views[i], err = a.effectView(ctx, st, e); err != nil {
+				return err
+			}
+		}
+		if err := list(a, views, a.doubtColumns(), "nothing is in doubt"); err != nil {
+			return err
+		}
+		if a.output == formatTable && len(views) > 0 {
+			a.howToResolve(views)
+		}
+		if cut {
+			a.more(c, args, es[len(es)-1].OpKey.String())
+		}
+		return nil
+	})
+}
+
+// howToResolve prints lines to type: for one effect, or with KEY for several.
+func (a *app) howToResolve(views []effectView) {
+	fmt.Fprintf(a.out, "\nLook where it would have taken effect, then type one of:\n")
+	for _, v := range views[:min(len(views), 5)] {
+		fmt.Fprintln(a.out)
+		for i, line := range a.resolveCommands(v.OpKey) {
+			fmt.Fprintf(a.out, "  %s  %s\n", line, a.term.paint("# "+resolveMeaning[i], dim))
+		}
+	}
+	if len(views) > 5 {
+		fmt.Fprintf(a.out, "\nand so on for the other %d keys.\n", len(views)-5)
+	}
+}
+
+func (a *app) doubtColumns() []column[effectView] {
+	return []column[effectView]{
+		{name: "op_key", keep: true, text: func(v effectView) string { return shortKey(v.OpKey) }, raw: func(v effectView) string { return v.OpKey.String() }},
+		{name: "for", keep: true, right: true, only: true, text: func(v effectView) string { return a.age(v.InDoubtSince) }},
+		{name: "since", mixed: true, text: func(effectView) string { return "" }, raw: func(v effectView) string { return exact(v.InDoubtSince) }},
+		{name: "call", keep: true, text: func(v effectView) string { return v.Run.String() + "/" + v.Call }},
+		{name: "tool", text: func(v effectView) string { return v.Tool }},
+		{name: "tenant", mixed: true, text: func(v effectView) string { return v.Tenant }},
+		{name: "resolvable", text: a.resolvable, raw: func(v effectView) string {
+			if v.Quiescent != nil && *v.Quiescent {
+				return "now"
+			}
+			return exact(v.QuiescentAt)
+		}},
+		{name: "cause", text: func(v effectView) string { return v.Cause }},
+		{name: "arguments", text: func(v effectView) string { return string(v.Arguments) }},
+		{name: "waiting", keep: true, right: true, text: func(v effectView) string { return fmt.Sprint(len(v.Waiting)) }},
+	}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/daybookhq/daybook/cmd/internal/setup"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/redact"
+)
+
+// app is what every command shares: where the ledger is, how to write, and the
+// clock that ages are counted on.
+type app struct {
+	opts     setup.Options
+	output   string
+	in       io.Reader
+	out, err io.Writer
+	term     terminal // of out
+	now      func() time.Time
+	flags    *pflag.FlagSet // the persistent ones, as given
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer, now func() time.Time) *app {
+	return &app{in: stdin, out: stdout, err: stderr, term: terminalOf(stdout), now: now, output: formatTable}
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintf(a.err, "ledgerctl: %s\n", clean(err.Error()))
+	}
+	return exitCode(err)
+}
+
+func (a *app) root() *cobra.Command {
+	c := group("ledgerctl", "Asks the run ledger what the agents did, and proves it")
+	c.Long = `Asks the run ledger what the agents did, and proves it.
+
+  ledgerctl runs list --state parked        what waits
+  ledgerctl why RUN                         why it waits, and what to type
+  ledgerctl indoubt                         effects that nobody can know about
+  ledgerctl costs --by agent                what it cost
+  ledgerctl verify                          whether the record is whole
+
+RUN is a run's id, or the beginning or end of one (6 characters or more) that no
+other recent run has. A call is RUN/t1.c0: turn 1, first call.
+A setting is a flag, else the environment variable named beside it, else the default.
+Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incomplete.`
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%w (see %s -h)", err, c.CommandPath())
+	})
+	f := c.PersistentFlags()
+	f.SortFlags = false
+	f.StringVar(&a.opts.Dir, "dir", env("DAYBOOK_DIR", ""), "embedded: directory of the ledger (DAYBOOK_DIR)")
+	// The URL may hold a password, so the default is not shown as one.
+	f.StringVar(&a.opts.Postgres, "postgres", "", "distributed: PostgreSQL URL (DAYBOOK_POSTGRES_URL)")
+	f.DurationVar(&a.opts.Grace, "grace", envDuration("DAYBOOK_GRACE", 30*time.Second), "time after an attempt's deadline until nobody can act for it any more, as the workers have it (DAYBOOK_GRACE)")
+	a.flags = f
+	c.AddCommand(
+		a.runsCommand(), a.callsCommand(), a.costsCommand(), a.whyCommand(),
+		a.indoubtCommand(), a.resolveCommand(), a.cancelCommand(),
+		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
+	)
+	return c
+}
+
+// group is a command that only has others below it.
+func group(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+}
+
+// noArgs refuses stray words as a usage error.
+func noArgs(c *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case c.HasSubCommands():
+		hint := "see " + c.CommandPath() + " -h"
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return usagef("unknown command %q of %s (%s)", args[0], c.CommandPath(), hint)
+	default:
+		return usagef("%s takes no arguments, got %q (see %s -h)", c.CommandPath(), strings.Join(args, " "), c.CommandPath())
+	}
+}
+
+// oneArg wants exactly one word, which what describes.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 1 && args[0] != "" {
+			return nil
+		}
+		return usagef("%s wants %s, got %d arguments (see %s -h)", c.CommandPath(), what, len(args), c.CommandPath())
+	}
+}
+
+func env(name, otherwise string) string {
+	if v, ok := os.LookupEnv(name); ok {
+		return v
+	}
+	return otherwise
+}
+
+// envDuration falls back on a value that does not parse; the flag's own parser
+// reports bad values where a person gives them.
+func envDuration(name string, otherwise time.Duration) time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(name)); err == nil {
+		return d
+	}
+	return otherwise
+}
+
+// where settles the two ways to say where the ledger is: a flag overrules the
+// environment, also the other one's.
+func (a *app) where() setup.Options {
+	o := a.opts
+	if a.flags.Changed("postgres") && !a.flags.Changed("dir") {
+		o.Dir = ""
+	}
+	if !a.flags.Changed("postgres") && !a.flags.Changed("dir") {
+		o.Postgres = env("DAYBOOK_POSTGRES_URL", "")
+	}
+	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return o
+}
+
+// open opens the ledger for one command.
+func (a *app) open(ctx context.Context) (ledger.Store, *redact.Redactor, error) {
+	st, r, err := setup.OpenLedger(ctx, a.where())
+	if errors.Is(err, setup.ErrOptions) {
+		return nil, nil, usageError{err}
+	}
+	return st, r, err
+}
+
+// withLedger runs f on the open ledger and closes it.
+func (a *app) withLedger(ctx context.Context, f func(ledger.Store) error) error {
+	st, _, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(st), st.Close())
+}
+
+// command is a line to type: the words, and what this command line said about
+// where the ledger is. A PostgreSQL URL may hold a password and is not repeated.
+func (a *app) command(words ...string) string {
+	line := "ledgerctl"
+	for _, w := range words {
+		line += " " + quote(w)
+	}
+	if a.flags.Changed("dir") {
+		line += " --dir " + quote(a.opts.Dir)
+	}
+	if a.flags.Changed("postgres") {
+		line += " --postgres URL"
+	}
+	return line
+}
+
+// quote makes one word for a shell of s.
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:,@%+=", r)
+	}
+	if s != "" && strings.TrimFunc(s, plain) == "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+func (a *app) runsCommand() *cobra.Command {
+	c := group("runs", "Lists runs, shows one, follows one")
+	c.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsTailCommand())
+	return c
+}
+
+type runsFlags struct {
+	filter ledger.RunFilter
+	states []string
+	page   page
+}
+
+func (a *app) runsListCommand() *cobra.Command {
+	var f runsFlags
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Lists runs, newest first",
+		Example: `  ledgerctl runs list --state parked,cancelling
+  ledgerctl runs list --agent refunds --owner u-17 -o jsonl | jq .run`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, args []string) error { return a.runsList(c, args, f) },
+	}
+	fs := c.Flags()
+	fs.StringSliceVar(&f.states, "state", nil, "states, of "+strings.Join(stateNames(), ", "))
+	fs.StringVar(&f.filter.Agent, "agent", "", "agent")
+	fs.StringVar(&f.filter.Tenant, "tenant", "", "tenant")
+	fs.StringVar(&f.filter.Queue, "queue", "", "queue")
+	fs.StringVar(&f.filter.Owner, "owner", "", "owner")
+	f.page.add(c, "this run")
+	a.outputFlag(c, listFormats...)
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func stateNames() []string {
+	return []string{
+		string(ledger.Queued), string(ledger.Running), string(ledger.Parked), string(ledger.Cancelling),
+		string(ledger.Finished), string(ledger.Failed), string(ledger.Cancelled),
+	}
+}
+
+func (a *app) runsList(c *cobra.Command, args []string, f runsFlags) error {
+	if err := f.page.check(); err != nil {
+		return err
+	}
+	for _, s := range f.states {
+		if !slices.Contains(stateNames(), s) {
+			return usagef("--state %q: want %s", s, strings.Join(stateNames(), ", "))
+		}
+		f.filter.States = append(f.filter.States, ledger.State(s))
+	}
+	ctx := c.Context()
+	return a.withLedger(ctx, func(st ledger.Store) error {
+		var err error
+		if f.page.after != "" {
+			if f.filter.Before, err = a.findRun(ctx, st, f.page.after); err != nil {
+				return err
+			}
+		}
+		f.filter.Limit = f.page.limit + 1
+		rs, err := st.Summaries(ctx, f.filter)
+		if err != nil {
+			return err
+		}
+		rs, cut := cutPage(rs, f.page.limit)
+		views := make([]runView, len(rs))
+		for i, r := range rs {
+			views[i] = a.runView(r)
+		}
+		if err := list(a, views, a.runColumns(), "no such runs"); err != nil {
+			return err
+		}
+		if cut {
+			a.more(c, args, rs[len(rs)-1].ID.String())
+		}
+		return nil
+	})
+}
+
+func (a *app) runColumns() []column[runView] {
+	count := func(f func(totalsView) int64) func(runView) string {
+		return func(v runView) string { return fmt.Sprint(f(v.Totals)) }
+	}
+	return []column[runView]{
+		{name: "run", keep: true, text: func(v runView) string { return v.Run.String() }},
+		{name: "age", keep: true, right: true, text: func(v runView) string { return a.age(v.CreatedAt) }, only: true},
+		{name: "created_at", mixed: true, text: func(runView) string { return "" }, raw: func(v runView) string { return exact(v.CreatedAt) }},
+		{
+			name: "state", keep: true, text: func(v runView) string { return string(v.State) },
+			style: func(v runView) style { return stateStyle(string(v.State)) },
+		},
+		{name: "agent", text: func(v runView) string { return v.Agent }},
+		{name: "tenant", mixed: true, text: func(v runView) string { return v.Tenant }},
+		{name: "queue", mixed: true, text: func(v runView) string { return v.Queue }},
+		{name: "owner", mixed: true, text: func(v runView) string { return v.Owner }},
+		{name: "turns", keep: true, right: true, text: count(func(t totalsView) int64 { return t.Turns })},
+		{name: "calls", keep: true, right: true, text: count(func(t totalsView) int64 { return t.ToolCalls })},
+		{name: "cost", keep: true, right: true, text: func(v runView) string { return v.Totals.short() }, raw: func(v runView) string { return events.FormatPico(v.Totals.Cost.orZero()) }},
+		{name: "unpriced", mixed: true, text: func(runView) string { return "" }, raw: count(func(t totalsView) int64 { return t.Unpriced })},
+		{name: "unmeasured", mixed: true, text: func(runView) string { return "" }, raw: count(func(t totalsView) int64 { return t.Unmeasured })},
+		{name: "what", text: a.standing},
+	}
+}
+
+// short is the cost in a list: what is not in the sum is counted in one word.
+func (t totalsView) short() string {
+	switch {
+	case t.ModelCalls == 0 && t.ToolCalls == 0:
+		return "-"
+	case t.Unpriced > 0 && t.Unmeasured > 0:
+		return money(t.Cost.Int, unknown{t.Unpriced + t.Unmeasured, "unknown"})
+	default:
+		return t.words()
+	}
+}
+
+func (t totalsView) words() string {
+	return money(t.Cost.Int, unknown{t.Unpriced, "unpriced"}, unknown{t.Unmeasured, "unmeasured"})
+}
+
+// standing says in a few words where a run stands.
+func (a *app) standing(v runView) string {
+	switch {
+	case v.WaitsFor != nil:
+		s := either(": ", string(v.WaitsFor.Reason), v.WaitsFor.Detail)
+		if v.WaitsFor.Reason == events.ParkTimer || v.WaitsFor.Reason == events.ParkModelRetry {
+			s = either(", ", s, "until "+stamp(v.WaitsFor.Until))
+		}
+		return s
+	case v.State == ledger.Cancelling && v.Cancel != nil:
+		return either(": ", "by "+v.Cancel.By, v.Cancel.Reason)
+	case v.State == ledger.Running && v.Lease != nil && v.Lease.Lapsed:
+		return "lease of " + v.Lease.Worker + " ran out " + a.age(v.Lease.Until) + " ago"
+	case v.State == ledger.Running && v.Lease != nil:
+		return "by " + v.Lease.Worker
+	case v.State == ledger.Queued && v.DueAt.After(a.now()):
+		return "due " + stamp(v.DueAt)
+	case v.Error != "":
+		return either(": ", string(v.StoppedBy), v.Error)
+	default:
+		return string(v.StoppedBy)
+	}
+}

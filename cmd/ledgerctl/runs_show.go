@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// runReport is all that is known of a run.
+type runReport struct {
+	runView
+	Events     []eventView `json:"events"`
+	ModelCalls []modelView `json:"model_calls"`
+	ToolCalls  []callView  `json:"tool_calls"`
+	Pending    []factView  `json:"pending"`
+	cut        bool        // there are more events
+}
+
+func (a *app) runsShowCommand() *cobra.Command {
+	var p page
+	c := &cobra.Command{
+		Use:   "show RUN",
+		Short: "Shows a run: its state, timeline, model calls, tool calls and what is pending",
+		Example: `  ledgerctl runs show 01KF2M4T00ZV5S9Q3E8R7W6X5Y
+  ledgerctl runs show 7W6X5Y -o json | jq .totals`,
+		Args: oneArg("a run"),
+		RunE: func(c *cobra.Command, args []string) error { return a.runsShow(c, args, p) },
+	}
+	c.Flags().IntVar(&p.limit, "limit", 200, fmt.Sprintf("events of the timeline at most, up to %d", maxPage))
+	c.Flags().StringVar(&p.after, "after", "", "the timeline goes on after this seq")
+	a.outputFlag(c, showFormats...)
+	return c
+}
+
+func (a *app) runsShow(c *cobra.Command, args []string, p page) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	var after uint64
+	if p.after != "" {
+		var err error
+		if after, err = strconv.ParseUint(p.after, 10, 63); err != nil {
+			return usagef("--after %q: want the seq of an event", p.after)
+		}
+	}
+	ctx := c.Context()
+	return a.withLedger(ctx, func(st ledger.Store) error {
+		s, err := a.readSummary(ctx, st, args[0])
+		if err != nil {
+			return err
+		}
+		r, err := a.runReport(ctx, st, s, after, p.limit)
+		if err != nil {
+			return err
+		}
+		if a.output != formatTable {
+			err = a.json(r)
+		} else {
+			err = a.printReport(r)
+		}
+		if err == nil && r.cut {
+			a.more(c, args, strconv.FormatUint(r.Events[len(r.Events)-1].Seq, 10))
+		}
+		return err
+	})
+}
+
+var errEnough = errors.New("enough events")
+
+func (a *app) runReport(ctx context.Context, st ledger.Store, s ledger.Summary, after uint64, limit int) (runReport, error) {
+	r := runReport{runView: a.runView(s), Events: []eventView{}, ModelCalls: []modelView{}, ToolCalls: []callView{}, Pending: []factView{}}
+	r.Input = s.Input
+	err := st.Events(ctx, s.ID, after+1, func(e events.Sealed) error {
+		if r.cut = len(r.Events) == limit; r.cut {
+			return errEnough
+		}
+		v, err := newEventView(e)
+		r.Events = append(r.Events, v)
+		return err
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return r, fmt.Errorf("read events of run %s: %w", s.ID, err)
+	}
+	ms, err := st.ModelCalls(ctx, s.ID)
+	if err != nil {
+		return r, err
+	}
+	for _, m := range ms {
+		r.ModelCalls = append(r.ModelCalls, newModelView(m))
+	}
+	cs, err := latestCalls(ctx, st, s.ID)
+	if err != nil {
+		return r, err
+	}
+	for _, rec := range cs {
+		r.ToolCalls = append(r.ToolCalls, newCallView(rec))
+	}
+	fs, err := st.Pending(ctx, s.ID)
+	for _, f := range fs {
+		r.Pending = append(r.Pending, newFactView(f))
+	}
+	return r, err
+}
+
+// latestCalls is the row that tells most of each call of a run, in the order
+// in which the calls were first seen: the terminal one, or the last of an open one.
+func latestCalls(ctx context.Context, st ledger.Store, run events.RunID) ([]ledger.CallRecord, error) {
+	all, err := callRecords(ctx, st, run, func(r ledger.CallRecord) bool { return r.Status != "progress" })
+	if err != nil {
+		return nil, err
+	}
+	var order []events.CallID
+	last := map[events.CallID]ledger.CallRecord{}
+	for _, r := range all {
+		before, seen := last[r.Call]
+		if !seen {
+			order = append(order, r.Call)
+		}
+		if !seen || r.Terminal || !before.Terminal {
+			last[r.Call] = r
+		}
+	}
+	out := make([]ledger.CallRecord, len(order))
+	for i, c := range order {
+		out[i] = last[c]
+	}
+	return out, nil
+}
+
+func (a *app) printReport(r runReport) error {
+	a.fields(a.runFields(r.runView))
+	a.section("timeline")
+	if len(r.Events) == 0 {
+		fmt.Fprintln(a.out, "no events yet: no worker has taken the run")
+	} else if err := table(a.out, a.term, r.Events, eventColumns()); err != nil {
+		return err
+	}
+	if len(r.ModelCalls) > 0 {
+		a.section("model calls")
+		if err := table(a.out, a.term, r.ModelCalls, modelColumns()); err != nil {
+			return err
+		}
+	}
+	if len(r.ToolCalls) > 0 {
+		a.section("tool calls")
+		if err := table(a.out, a.term, r.ToolCalls, a.callColumns(false)); err != nil {
+			return err
+		}
+	}
+	if len(r.Pending) > 0 {
+		a.section("pending facts (true already; the next holder of the run puts them into the timeline)")
+		return table(a.out, a.term, r.Pending, []column[factView]{
+			{name: "time", keep: true, text: func(v factView) string { return stamp(v.At) }},
+			{name: "type", keep: true, text: func(v factView) string { return string(v.Type) }},
+			{name: "what", text: func(v factView) string { return v.what }},
+		})
+	}
+	return nil
+}
+
+func (a *app) runFields(v runView) []field {
+	state := string(v.State)
+	if w := v.WaitsFor; w != nil {
+		state = either(": ", state, string(w.Reason), w.Detail) + ", since " + a.since(w.Since)
+	}
+	fs := []field{
+		{"run", v.Run.String()},
+		{"state", state},
+		{"stopped by", string(v.StoppedBy)},
+		{"error", v.Error},
+		{"agent", v.Agent},
+		{"for", either(", ", with("owner ", v.Owner), with("session ", v.Session), "tenant "+v.Tenant, "queue "+v.Queue)},
+		{"key", v.ClientKey},
+		{"created", a.since(v.CreatedAt)},
+		{"deadline", stamp(v.Deadline)},
+		{"ended", stamp(v.EndedAt)},
+	}
+	if !v.Root.IsZero() {
+		fs = append(fs, field{"root", v.Root.String()})
+	}
+	if !v.Parent.IsZero() {
+		fs = append(fs, field{"parent", v.Parent.String()})
+	}
+	if l := v.Lease; l != nil {
+		fs = append(fs, field{"lease", fmt.Sprintf("%s, epoch %d, until %s", l.Worker, v.Epoch, a.since(l.Until))})
+	} else if v.Worker != "" {
+		fs = append(fs, field{"last worker", fmt.Sprintf("%s, epoch %d", v.Worker, v.Epoch)})
+	}
+	if c := v.Cancel; c != nil {
+		fs = append(fs, field{"cancel", either(": ", "asked for by "+c.By, c.Reason)})
+	}
+	t := v.Totals
+	return append(fs,
+		field{"did", fmt.Sprintf("%s, %s, %s (%d destructive, %d repeated, %d blocked, %d in doubt), %s",
+			plural(t.Turns, "turn"), plural(t.ModelCalls, "model call"), plural(t.ToolCalls, "tool call"), t.Destructive, t.Repeated, t.Blocked, t.InDoubt, plural(t.Resumes, "resume"))},
+		field{"cost", either(" ", "USD", t.words()) + fmt.Sprintf(" (%d in + %d out tokens)", t.InputTokens, t.OutputTokens)},
+		field{"input", string(v.Input)},
+		field{"result", string(v.Result)},
+	)
+}
+
+func eventColumns() []column[eventView] {
+	return []column[eventView]{
+		{name: "seq", keep: true, right: true, text: func(v eventView) string { return strconv.FormatUint(v.Seq, 10) }},
+		{name: "time", keep: true, text: func(v eventView) string { return stamp(v.Time) }},
+		{name: "epoch", keep: true, right: true, mixed: true, text: func(v eventView) string { return strconv.FormatUint(v.Epoch, 10) }},
+		{name: "type", keep: true, text: func(v eventView) string { return string(v.Type) }, style: func(v eventView) style { return eventStyle(v.Type) }},
+		{name: "what", text: func(v eventView) string { return v.what }},
+	}
+}
+
+func eventStyle(t events.Type) style {
+	switch t {
+	case events.TypeOf(events.RunFailed{}), events.TypeOf(events.ModelCallError{}), events.TypeOf(events.ToolExecutionError{}),
+		events.TypeOf(events.ToolExecutionBlocked{}), events.TypeOf(events.ToolExecutionInDoubt{}):
+		return red
+	case events.TypeOf(events.RunParked{}), events.TypeOf(events.RunResumed{}), events.TypeOf(events.EffectResolved{}), events.TypeOf(events.OperatorActed{}):
+		return yellow
+	default:
+		return plain
+	}
+}
+
+func modelColumns() []column[modelView] {
+	tokens := func(f func(*events.Usage) int64) func(modelView) string {
+		return func(v modelView) string {
+			if v.Usage == nil || v.Usage.Missing {
+				return "unknown"
+			}
+			return strconv.FormatInt(f(v.Usage), 10)
+		}
+	}
+	return []column[modelView]{
+		{name: "turn", keep: true, right: true, text: func(v modelView) string { return strconv.Itoa(v.Turn) }},
+		{name: "attempt", keep: true, right: true, text: func(v modelView) string { return strconv.Itoa(v.Attempt) }},
+		{name: "state", keep: true, text: func(v modelView) string { return v.State }, style: func(v modelView) style { return stateStyle(v.State) }},
+		{name: "model", text: func(v modelView) string {
+			if v.ServedModel != "" && v.ServedModel != v.Model {
+				return v.Model + " served by " + v.ServedModel
+			}
+			return v.Model
+		}},
+		{name: "input", keep: true, right: true, text: tokens(func(u *events.Usage) int64 { return u.Input })},
+		{name: "cached", keep: true, right: true, mixed: true, text: tokens(func(u *events.Usage) int64 { return u.CacheRead + u.CacheWrite })},
+		{name: "output", keep: true, right: true, text: tokens(func(u *events.Usage) int64 { return u.Output })},
+		{name: "cost", keep: true, right: true, text: modelCost},
+		{name: "took", keep: true, right: true, text: func(v modelView) string { return latency(v.LatencyMS) }},
+		{name: "error", mixed: true, text: func(v modelView) string { return v.Error }},
+	}
+}
+
+func modelCost(v modelView) string {
+	switch {
+	case v.Cost != nil:
+		return v.Cost.String()
+	case v.State == "unsettled":
+		return "unsettled"
+	case v.priced:
+		return "not billed"
+	default:
+		return "unpriced"
+	}
+}

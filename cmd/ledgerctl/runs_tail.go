@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+type tailFlags struct {
+	after uint64
+	every time.Duration
+}
+
+func (a *app) runsTailCommand() *cobra.Command {
+	var f tailFlags
+	c := &cobra.Command{
+		Use:   "tail RUN",
+		Short: "Follows a run's events until it ends",
+		Long: `Prints a run's events as they come, until it has ended; interrupt to stop earlier.
+Events appear once they are in the archive: at a barrier, or when a projector has
+written them.`,
+		Example: `  ledgerctl runs tail 7W6X5Y
+  ledgerctl runs tail 7W6X5Y -o jsonl | jq -c '[.seq, .type]'`,
+		Args: oneArg("a run"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.every < 10*time.Millisecond {
+				return usagef("--every %s: want 10ms or more", f.every)
+			}
+			ctx := c.Context()
+			return a.withLedger(ctx, func(st ledger.Store) error {
+				r, err := a.readRun(ctx, st, args[0])
+				if err != nil {
+					return err
+				}
+				return a.tail(ctx, st, r.ID, f)
+			})
+		},
+	}
+	c.Flags().Uint64Var(&f.after, "after", 0, "begins after this seq")
+	c.Flags().DurationVar(&f.every, "every", 500*time.Millisecond, "how often the ledger is asked")
+	a.outputFlag(c, formatTable, formatJSONL)
+	return c
+}
+
+func (a *app) tail(ctx context.Context, st ledger.Store, run events.RunID, f tailFlags) error {
+	tick := time.NewTicker(f.every)
+	defer tick.Stop()
+	waiting := ""
+	for {
+		// The row is read before the events: what ended it is among them then.
+		r, err := st.Run(ctx, run)
+		if err == nil {
+			err = st.Events(ctx, run, f.after+1, func(e events.Sealed) error {
+				v, err := newEventView(e)
+				if err == nil {
+					f.after = v.Seq
+					err = a.tailLine(v)
+				}
+				return err
+			})
+		}
+		if ctx.Err() != nil {
+			return nil // interrupted: that is how one leaves
+		}
+		if err != nil {
+			return fmt.Errorf("follow run %s: %w", run, err)
+		}
+		if r.State.Ended() {
+			return a.tailEnd(ctx, st, r)
+		}
+		if w := string(r.ParkReason) + r.ParkedAt.String(); r.State == ledger.Parked && w != waiting {
+			waiting = w
+			fmt.Fprintf(a.err, "parked: %s (%s)\n", clean(either(": ", string(r.ParkReason), r.ParkDetail)), a.command("why", run.String()))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (a *app) tailEnd(ctx context.Context, st ledger.Store, r ledger.Run) error {
+	fs, err := st.Pending(ctx, r.ID)
+	if err == nil && len(fs) > 0 {
+		fmt.Fprintf(a.err, "%s, not in the timeline yet (%s)\n", plural(int64(len(fs)), "pending fact"), a.command("runs", "show", r.ID.String()))
+	}
+	return err
+}
+
+// tailLine writes one event; nobody knows the widths of those to come.
+func (a *app) tailLine(v eventView) error {
+	if a.output == formatJSONL {
+		return a.jsonLine(v)
+	}
+	line := fmt.Sprintf("%4s  %s  %-24s  ", strconv.FormatUint(v.Seq, 10), stamp(v.Time), v.Type)
+	what := clean(v.what)
+	if a.term.width > 0 {
+		what = cut(what, max(a.term.width-len(line), narrow))
+	}
+	_, err := fmt.Fprintf(a.out, "%4d  %s  %s  %s\n", v.Seq, stamp(v.Time), a.term.paint(fmt.Sprintf("%-24s", v.Type), eventStyle(v.Type)), what)
+	return err
+}

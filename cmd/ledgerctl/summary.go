@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/daybookhq/daybook/events"
+)
+
+// summary is an event in one line, for people.
+func summary(p events.Payload) string {
+	switch d := p.(type) {
+	case events.TurnStarted:
+		return fmt.Sprintf("turn %d", d.Turn)
+	case events.ModelCallStarted, events.ModelCallFinished, events.ModelCallError:
+		return modelSummary(p)
+	case events.ToolExecutionStarted, events.ToolExecutionProgress, events.ToolExecutionFinished, events.ToolExecutionError,
+		events.ToolExecutionBlocked, events.ToolExecutionInDoubt, events.EffectResolved:
+		return toolSummary(p)
+	case events.ArtifactValidationStarted, events.ArtifactValidationFinished, events.ArtifactRevisionStarted,
+		events.ArtifactFinished, events.ArtifactFailed:
+		return artifactSummary(p)
+	case events.ApprovalRequested, events.ApprovalDecided, events.BudgetExceeded, events.SignalReceived, events.TimerFired,
+		events.ChildStarted, events.ChildFinished, events.OperatorActed:
+		return outsideSummary(p)
+	default:
+		return runSummary(p)
+	}
+}
+
+func runSummary(p events.Payload) string {
+	switch d := p.(type) {
+	case events.RunQueued:
+		return either(", ", "agent "+d.Agent, "key "+d.ClientKey, with("for ", d.Owner), "input "+string(d.Input))
+	case events.RunStarted:
+		return fmt.Sprintf("worker %s, model %s, loop %s v%d, %s", d.Worker, d.Model, d.Loop, d.LoopVersion, plural(int64(len(d.Tools)), "tool"))
+	case events.RunResumed:
+		s := fmt.Sprintf("worker %s, epoch %d, goes on after seq %d", d.Worker, d.Epoch, d.BaseSeq)
+		if d.SetAside > 0 {
+			s += fmt.Sprintf(", %s set aside", plural(int64(d.SetAside), "event"))
+		}
+		return s
+	case events.RunParked:
+		s := either(": ", string(d.Reason), d.Detail)
+		if !d.Until.IsZero() {
+			s += ", until " + stamp(d.Until)
+		}
+		return s
+	case events.RunUnparked:
+		return either(": ", string(d.Reason), d.Detail)
+	case events.RunFinished:
+		return either(", ", string(d.StoppedBy), d.DeclinedBecause, plural(int64(d.Turns), "turn"), with("output ", string(d.Output)))
+	case events.RunFailed:
+		return either(": ", string(d.StoppedBy), d.Error.Kind, d.Error.Message)
+	case events.RunCancelled:
+		return either(": ", with("by ", d.By), d.Reason)
+	default:
+		return ""
+	}
+}
+
+func with(before, s string) string {
+	if s == "" {
+		return ""
+	}
+	return before + s
+}
+
+func modelSummary(p events.Payload) string {
+	switch d := p.(type) {
+	case events.ModelCallStarted:
+		return fmt.Sprintf("%s, attempt %d, %s", d.Model, d.Attempt, plural(int64(d.Messages), "message"))
+	case events.ModelCallFinished:
+		tokens := "usage not sent"
+		if !d.Usage.Missing {
+			tokens = fmt.Sprintf("%d in + %d out tokens", d.Usage.Input+d.Usage.CacheRead+d.Usage.CacheWrite, d.Usage.Output)
+		}
+		s := fmt.Sprintf("%s, %s, %s", d.StopReason, tokens, amount(d.Cost, "unpriced"))
+		if len(d.ToolCalls) > 0 {
+			names := make([]string, len(d.ToolCalls))
+			for i, c := range d.ToolCalls {
+				names[i] = c.Name
+			}
+			s += ", asks for " + strings.Join(names, " ")
+		}
+		return either(", ", s, d.Text)
+	case events.ModelCallError:
+		s := fmt.Sprintf("attempt %d, %s: %s", d.Attempt, d.Error.Kind, d.Error.Message)
+		if d.Retryable {
+			s += ", will be tried again"
+		}
+		return s
+	default:
+		return ""
+	}
+}
+
+func toolSummary(p events.Payload) string {
+	name := func(c events.CallID, tool string) string { return c.String() + " " + tool }
+	switch d := p.(type) {
+	case events.ToolExecutionStarted:
+		return fmt.Sprintf("%s (%s), attempt %d, %s", name(d.Call, d.Tool), d.Effect, d.Attempt, d.Arguments)
+	case events.ToolExecutionProgress:
+		return name(d.Call, d.Tool) + ": " + d.Progress
+	case events.ToolExecutionFinished:
+		s := name(d.Call, d.Tool)
+		if d.Repeated {
+			s += " repeated, outcome of " + refName(d.Of)
+		}
+		return s + ": " + said(d.Result)
+	case events.ToolExecutionError:
+		return fmt.Sprintf("%s: %s: %s", name(d.Call, d.Tool), d.Error.Kind, d.Error.Message)
+	case events.ToolExecutionBlocked:
+		return either(": ", name(d.Call, d.Tool), string(d.Reason), d.Detail)
+	case events.ToolExecutionInDoubt:
+		return either(": ", name(d.Call, d.Tool), d.Cause, d.Evidence)
+	case events.EffectResolved:
+		s := fmt.Sprintf("%s %s, by %s", name(d.Call, d.Tool), d.State, d.By)
+		if d.Forced {
+			s += " (forced)"
+		}
+		return either(": ", s, d.Note)
+	default:
+		return ""
+	}
+}
+
+func artifactSummary(p events.Payload) string {
+	issues := func(is []events.ArtifactIssue) string {
+		if len(is) == 0 {
+			return ""
+		}
+		return plural(int64(len(is)), "issue") + ", first: " + either(": ", is[0].Path, is[0].Message)
+	}
+	switch d := p.(type) {
+	case events.ArtifactValidationStarted:
+		return "validator " + d.Validator
+	case events.ArtifactValidationFinished:
+		if d.OK {
+			return "accepted"
+		}
+		return "refused: " + issues(d.Issues)
+	case events.ArtifactRevisionStarted:
+		return fmt.Sprintf("revision %d: %s", d.Revision, d.Input)
+	case events.ArtifactFinished:
+		return fmt.Sprintf("%s, %d bytes, content %s", d.Name, d.Bytes, d.Content)
+	case events.ArtifactFailed:
+		return either(", ", "after "+plural(int64(d.Revisions), "revision"), issues(d.Issues))
+	default:
+		return ""
+	}
+}
+
+func outsideSummary(p events.Payload) string {
+	switch d := p.(type) {
+	case events.ApprovalRequested:
+		return fmt.Sprintf("%s %s, approval %s, expires %s", d.Call, d.Tool, d.Approval, stamp(d.Expires))
+	case events.ApprovalDecided:
+		return either(": ", fmt.Sprintf("%s by %s", d.Decision, d.By), d.Reason)
+	case events.BudgetExceeded:
+		return fmt.Sprintf("%s: limit %s, wanted %s", d.Budget, d.Limit, d.Wanted)
+	case events.SignalReceived:
+		return either(" ", d.Name, string(d.Data))
+	case events.TimerFired:
+		return "due " + stamp(d.Due)
+	case events.ChildStarted:
+		return fmt.Sprintf("run %s for %s", d.Child, d.Call)
+	case events.ChildFinished:
+		return either(", ", fmt.Sprintf("run %s", d.Child), string(d.StoppedBy), string(d.Output))
+	case events.OperatorActed:
+		return either(": ", fmt.Sprintf("%s by %s", d.Verb, d.By), d.Detail)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+)
+
+// stamp is a moment for people and scripts alike: UTC, RFC 3339, whole seconds.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// exact is a moment with all that is stored of it.
+func exact(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// age is how long ago t was, in its largest unit.
+func (a *app) age(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return span(a.now().Sub(t))
+}
+
+// since is a moment and how long ago it was.
+func (a *app) since(t time.Time) string {
+	d := a.now().Sub(t)
+	if d < 0 {
+		return fmt.Sprintf("%s (in %s)", stamp(t), span(-d))
+	}
+	return fmt.Sprintf("%s (%s ago)", stamp(t), span(d))
+}
+
+// span is a duration in its largest unit.
+func span(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+}
+
+func latency(ms *int64) string {
+	if ms == nil {
+		return "-"
+	}
+	return (time.Duration(*ms) * time.Millisecond).String()
+}
+
+// unknown is a number of amounts that nobody knows, and the word for them.
+type unknown struct {
+	n    int64
+	word string // unpriced, unmeasured, unsettled
+}
+
+// money is a sum of dollars with what is not in it, in words: an unknown price
+// is never shown as 0.
+func money(v *big.Int, us ...unknown) string {
+	var parts []string
+	if v != nil && v.Sign() != 0 {
+		parts = append(parts, events.FormatPico(v))
+	}
+	for _, u := range us {
+		if u.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", u.n, u.word))
+		}
+	}
+	if len(parts) == 0 {
+		return "0"
+	}
+	return strings.Join(parts, " + ")
+}
+
+// amount is one price, or the word for none.
+func amount(p *events.PicoUSD, word string) string {
+	if p == nil {
+		return word
+	}
+	return p.String()
+}
+
+// keyDigits is how much of an op key tables show; resolve takes as much.
+const keyDigits = 16
+
+func shortKey(h events.Hash) string {
+	if h.IsZero() {
+		return ""
+	}
+	return h.String()[:keyDigits]
+}
+
+func callName(run events.RunID, call events.CallID) string { return run.String() + "/" + call.String() }
+
+func refName(r *events.CallRef) string {
+	if r == nil {
+		return ""
+	}
+	return callName(r.Run, r.Call)
+}
+
+// plural is "1 call" or "2 calls".
+func plural(n int64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// either joins what is not empty.
+func either(sep string, parts ...string) string {
+	var out []string
+	for _, p := range parts {
+		if p != "" {
+			out = append(out, p)
+		}
+	}
+	return strings.Join(out, sep)
+}
+
+// said is what a tool's result says, in one line.
+func said(r events.ToolResult) string {
+	switch {
+	case r.Error != "":
+		return r.Error
+	case r.Output != "":
+		return r.Output
+	default:
+		return r.Status
+	}
+}
+
+// resultOf reads the result of a call record; progress rows hold something else.
+func resultOf(raw json.RawMessage) (r events.ToolResult, progress string) {
+	if len(raw) == 0 {
+		return r, ""
+	}
+	var p struct {
+		events.ToolResult
+		Progress string `json:"progress"`
+	}
+	_ = json.Unmarshal(raw, &p) // a value of an unknown shape is shown as nothing; calls show prints the bytes
+	return p.ToolResult, p.Progress
+}

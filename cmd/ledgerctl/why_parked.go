@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// whyParked says what a parked run waits for, and who can end that.
+func (a *app) whyParked(ctx context.Context, st ledger.Store, e *explanation, r ledger.Run) error {
+	e.say("Run %s of agent %s is parked since %s: it waits for %s. No worker holds it meanwhile.", r.ID, r.Agent, a.since(r.ParkedAt), parkWords(r.ParkReason))
+	if r.ParkDetail != "" {
+		e.say("The worker that parked it said: %s", r.ParkDetail)
+	}
+	switch r.ParkReason {
+	case events.ParkInDoubt, events.ParkEffectBusy:
+		if err := a.whyWaitsForEffect(ctx, st, e, r); err != nil {
+			return err
+		}
+	case events.ParkNoCapableWorker:
+		e.say("Start a worker that has agent %s and its tools (runner worker -h).", r.Agent)
+	}
+	if !r.WakeAt.IsZero() {
+		e.say("It is looked at again at %s whatever happens.", a.since(r.WakeAt))
+	}
+	e.next(a.command("cancel", r.ID.String(), "--by", "NAME", "--reason", "TEXT"), "if it shall not go on")
+	return nil
+}
+
+// parkWords say what a run waits for; the keys are stored.
+func parkWords(p events.ParkReason) string {
+	words := map[events.ParkReason]string{
+		events.ParkInDoubt:         "somebody to say whether one of its calls took effect",
+		events.ParkEffectBusy:      "an effect that another run has begun or has in doubt",
+		events.ParkTimer:           "a moment",
+		events.ParkModelRetry:      "a moment, since the model's provider asked to wait",
+		events.ParkApproval:        "a person's approval",
+		events.ParkSignal:          "a message from outside",
+		events.ParkChild:           "the runs that it started",
+		events.ParkAsyncTool:       "whoever completes one of its calls",
+		events.ParkAuditBehind:     "the record of earlier effects to catch up: check that a projector runs",
+		events.ParkNoCapableWorker: "a worker that has its tools",
+		events.ParkHandover:        "any worker: the last one shut down",
+	}[p]
+	return orNo(words, string(p))
+}
+
+func (a *app) whyWaitsForEffect(ctx context.Context, st ledger.Store, e *explanation, r ledger.Run) error {
+	if r.ParkKey.IsZero() {
+		return nil
+	}
+	row, err := a.readEffect(ctx, st, r.ParkKey)
+	if err != nil {
+		return err
+	}
+	v, err := a.effectView(ctx, st, row)
+	if err != nil {
+		return err
+	}
+	if v.Run != r.ID {
+		e.say("The effect belongs to call %s/%s (%s), which has it %s.", v.Run, v.Call, v.Tool, stateWords(v.State))
+		e.next(a.command("why", v.Run.String()+"/"+v.Call), "why that call is where it is")
+	}
+	switch v.State {
+	case events.EffectInDoubt:
+		a.whyDoubt(e, v)
+	case events.EffectStarted:
+		e.say("It may be running; its deadline is %s.", a.since(row.Deadline))
+	default:
+		e.say("The effect is decided by now: %s. A worker takes the run at its next look at the queue.", stateWords(v.State))
+	}
+	return nil
+}
+
+// stateWords say where an effect stands; the keys are stored.
+func stateWords(s events.EffectState) string {
+	words := map[events.EffectState]string{
+		events.EffectStarted:    "begun and not ended",
+		events.EffectApplied:    "applied: it took effect",
+		events.EffectNotApplied: "not applied: it took no effect",
+		events.EffectInDoubt:    "in doubt",
+		events.EffectAbandoned:  "abandoned: a person gave it up as unknown",
+	}[s]
+	return orNo(words, string(s))
+}
+
+// whyDoubt says why nobody can know, from when it may be resolved, and how.
+func (a *app) whyDoubt(e *explanation, v effectView) {
+	e.say("Nobody can know whether call %s/%s of %s took effect: %s. In doubt since %s, after %s.",
+		v.Run, v.Call, v.Tool, causeWords(v.Cause), a.since(v.InDoubtSince), plural(int64(len(v.Attempts)), "attempt"))
+	if v.Evidence != "" {
+		e.say("What is known: %s", v.Evidence)
+	}
+	e.say("Its arguments: %s", v.Arguments)
+	switch v.Recovery {
+	case ledger.RecoveryProbe:
+		e.say("A worker asks the tool itself once no attempt can still act; a person can be faster.")
+	case ledger.RecoveryKeyed, ledger.RecoveryFenced:
+		e.say("A worker runs it again under the same key, as long as the provider tells the two apart (recovery %s).", v.Recovery)
+	}
+	if v.Quiescent != nil && !*v.Quiescent {
+		e.say("An attempt may still be acting until %s: before that only \"it happened\" can be said, or anything with --force.", stamp(v.QuiescentAt))
+	} else {
+		e.say("No attempt can still act: look where it would have taken effect, and say what you found.")
+	}
+	for i, line := range a.resolveCommands(v.OpKey) {
+		e.next(line, resolveMeaning[i])
+	}
+}
