@@ -103,7 +103,8 @@ const (
 	ClaimFresh ClaimKind = iota + 1
 	// ClaimResume: the last holder left cleanly; the base is written.
 	ClaimResume
-	// ClaimTakeover: the last holder's journal tail must be projected, then Base called.
+	// ClaimTakeover: the journal tail of LastWorker must be projected, then Base
+	// called. The run may have no history, or have ended (then settle it).
 	ClaimTakeover
 	// ClaimSettle: the run has ended and facts came in: append them, Flush, Release.
 	ClaimSettle
@@ -125,7 +126,8 @@ type Claim struct {
 	Run   Run
 	Lease Lease
 	Kind  ClaimKind
-	// LastWorker is the holder before; its journal tail matters for ClaimTakeover.
+	// LastWorker is the last holder that had a base and so may have recorded
+	// events; its journal tail matters for ClaimTakeover. Holders after it wrote nothing.
 	LastWorker string
 	// Base is set unless Kind is ClaimTakeover.
 	Base Base
@@ -172,7 +174,8 @@ type Runs interface {
 	// Base is step (c) of a takeover: it sets aside what lies beyond the
 	// contiguous chain and writes the epoch's base. [ErrFenced] if the epoch is not ours.
 	Base(ctx context.Context, l Lease) (Base, error)
-	// Heartbeat extends leases of one worker by their TTL and returns pending facts.
+	// Heartbeat extends leases of one worker by their TTL, also one that has run
+	// out and that nobody has taken, and returns pending facts. Beats are in the order of ls.
 	Heartbeat(ctx context.Context, worker string, ls []Lease) ([]Beat, error)
 }
 
@@ -199,18 +202,23 @@ type Ending struct {
 	Error     string
 }
 
-// Barriers are the fsynced points of a run. Each locks the run, checks the
-// epoch ([ErrFenced]: nothing is committed), inserts the prefix, deletes facts
+// Barriers are the fsynced points of a run. Each locks the run, checks epoch and
+// lease ([ErrFenced]: nothing is committed), inserts the prefix, deletes facts
 // that are in the archive, then does its own part. A barrier refused for any
-// other reason still commits the first two.
+// other reason still commits the first two. After an [ErrUnavailable] the same
+// barrier is asked again: what was committed is not done twice.
 type Barriers interface {
 	// Flush has no part of its own; it returns the facts still pending.
 	Flush(ctx context.Context, l Lease, p Prefix) ([]events.Fact, error)
 	// Park fails with [ErrFactsPending] if facts are still pending after the
-	// prefix, or what the run would wait for is already decided.
+	// prefix, the run is cancelling, or what it would wait for is already decided.
+	// [events.ParkHandover] waits for nothing: it always succeeds, and a
+	// cancelling run stays so, without a lease. [ErrEnded] for an ended run.
 	Park(ctx context.Context, l Lease, p Prefix, park Parking) error
-	// Finish ends the run. It also redoes an end that the row lacks.
+	// Finish ends the run; its terminal event is in the prefix or in the archive.
+	// It also redoes an end that the row lacks. [ErrEnded]: it has ended otherwise.
 	Finish(ctx context.Context, l Lease, p Prefix, end Ending) error
-	// Release gives back the lease of a settle claim.
+	// Release gives back the lease on an ended run. If its holder recorded
+	// nothing, the run is not claimed again for a while.
 	Release(ctx context.Context, l Lease, p Prefix) error
 }
