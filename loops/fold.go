@@ -14,10 +14,15 @@ import (
 func (h *History) fold(e events.Event) {
 	switch p := e.Data.(type) {
 	case events.RunQueued:
+		if h.queued != nil {
+			return
+		}
 		h.queued = &p
 		h.messages = append(h.messages, model.Message{Role: model.User, Text: inputText(p.Input)})
 	case events.RunStarted:
-		h.started = &p
+		if h.started == nil {
+			h.started = &p
+		}
 	case events.RunResumed:
 		h.resume()
 	case events.RunParked:

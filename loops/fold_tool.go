@@ -24,10 +24,25 @@ func (h *History) foldTool(data events.Payload) {
 		}
 		h.toolEnded(p.Call, 0, true, toldBlocked(p), r)
 	case events.EffectResolved:
+		if p.By == events.ResolvedByProbe && p.State == events.EffectNotApplied && h.again(p.Call) {
+			return
+		}
 		h.toolEnded(p.Call, p.Ref.Attempt, true, toldResolved(p), p.Result)
 	case events.ToolExecutionInDoubt:
 		h.toolInDoubt(p)
 	}
+}
+
+// again puts a call back among the pending ones: the provider says that it did
+// not happen, so it is made, not told as failed. It reports whether there was
+// such a call.
+func (h *History) again(id events.CallID) bool {
+	c := h.find(id)
+	if c == nil {
+		return false
+	}
+	c.doubt, c.open = nil, nil
+	return true
 }
 
 // find returns a call of the turn in hand that has no outcome yet, else nil.

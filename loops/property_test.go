@@ -159,6 +159,9 @@ func TestNextIsDeterministic(t *testing.T) {
 		if !reflect.DeepEqual(x, y) || fmt.Sprint(errX) != fmt.Sprint(errY) {
 			t.Fatalf("%+v, %v and %+v, %v from the same history", x, errX, y, errY)
 		}
+		if _, ok := x.(loops.CheckArtifact); ok { // PR-14
+			t.Fatal("single shot made an artifact")
+		}
 	})
 }
 

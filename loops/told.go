@@ -108,13 +108,11 @@ func toldNotRun(tool string) model.Result {
 func toldResolved(p events.EffectResolved) model.Result {
 	switch p.State {
 	case events.EffectApplied:
-		r := toldResult(p.Result)
-		// It took effect: whatever the evidence says, the call is not a failed one.
-		r.Failed = false
-		if r.Text == "" {
-			r.Text = "it took effect; its result was not kept"
+		if p.Result.Status == "failed" || p.Result.Output == "" {
+			// Evidence that reads like a failure must not make the model try again.
+			return model.Result{Text: "it took effect; of its result is known: " + failure(p.Result, "nothing")}
 		}
-		return r
+		return toldResult(p.Result)
 	case events.EffectNotApplied:
 		return model.Result{Failed: true, Text: "failed, took no effect: " + failure(p.Result, "found out after an interruption")}
 	default:
