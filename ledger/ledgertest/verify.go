@@ -12,21 +12,23 @@ import (
 	"github.com/daybookhq/daybook/ledger/sqlstore"
 )
 
-var verifyTests = append([]conformance{
+var verifyTests = []conformance{
 	{"a whole ledger has no fault", testVerifyWhole},
 	{"a live run may lag and have facts pending", testVerifyLive},
 	{"a run that nobody knows is not found", testVerifyUnknown},
 	{"what only a checkpoint could find", testVerifyLimits},
-}, tamperTests()...)
+	{"finds what was tampered with", testTampers},
+}
 
 // record is a ledger with something of everything: an ended run over two
 // epochs, with an effect that a takeover put in doubt and a person resolved, an
 // event set aside and a late answer; and a live run beside it.
 type record struct {
-	h    Harness
-	run  events.RunID
-	live events.RunID
-	n    uint64 // events of run
+	h     Harness
+	run   events.RunID
+	live  events.RunID
+	other events.RunID // a run that does not exist
+	n     uint64       // events of run
 }
 
 func newRecord(t tb, h Harness) record {
@@ -67,7 +69,7 @@ func newRecord(t tb, h Harness) record {
 			break
 		}
 	}
-	return record{h, a.run.ID, c.run.ID, n}
+	return record{h, a.run.ID, c.run.ID, testIDs.Run(), n}
 }
 
 // beaten extends the lease.
