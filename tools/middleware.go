@@ -60,7 +60,7 @@ func (d *Dispatcher) redactArguments(c Call) json.RawMessage {
 
 // afterCall runs the result middleware, which may change the text of r only.
 // If it fails, the text is withheld: it may have been about to remove
-// something. changed says whether r must be redacted again.
+// something. What it changed is redacted again.
 func (d *Dispatcher) afterCall(ctx context.Context, c Call, r events.ToolResult) (events.ToolResult, *fault) {
 	if len(d.cfg.ResultMiddleware) == 0 {
 		return r, nil
