@@ -174,3 +174,21 @@ func TestRegistryChecksForeignTools(t *testing.T) {
 		t.Errorf("Add of a tool with a probe = %v, recovery %v", err, probed.Definition().Recovery)
 	}
 }
+
+// SG-24: a needed name that nobody knows has no effect, here at least;
+// SG-23's offering together is for selection, which is not in this package yet.
+func TestNeedsOfAnAbsentTool(t *testing.T) {
+	r, err := tools.NewRegistry(named(t, "a", func(d *tools.Definition) { d.Needs = []string{"ghost"} }))
+	if err != nil || len(r.Specs()) != 1 {
+		t.Errorf("registry %v, %v", r.Specs(), err)
+	}
+}
+
+// SG-17: trust is declared, never inferred from the name or the effect.
+func TestTrustIsNeverInferred(t *testing.T) {
+	for _, name := range []string{"web_search", "my_notes"} {
+		if got := named(t, name).Definition().Trust; got != "" {
+			t.Errorf("%s: trust %q", name, got)
+		}
+	}
+}
