@@ -125,10 +125,10 @@ func (p *Prices) add(file string, b []byte) error {
 
 func readPrice(m *strictyaml.Map, table string) price {
 	p := price{table: table}
-	if n := m.Node("valid_from"); n == nil {
+	if s, ok := m.Scalar("valid_from"); !ok {
 		m.Fault("valid_from", "missing; write the first day of this price, such as 2026-01-31")
-	} else if t, err := time.Parse(time.DateOnly, n.Value); err != nil {
-		m.Fault("valid_from", "want a day such as 2026-01-31, got %q", n.Value)
+	} else if t, err := time.Parse(time.DateOnly, s); err != nil {
+		m.Fault("valid_from", "want a day such as 2026-01-31, got %q", s)
 	} else {
 		p.from = t
 	}

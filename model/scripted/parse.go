@@ -1,12 +1,9 @@
 package scripted
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/model"
@@ -113,8 +110,11 @@ func (p *parser) answer(m *strictyaml.Map) answer {
 
 func (p *parser) call(m *strictyaml.Map) callTemplate {
 	c := callTemplate{name: m.Need("name", "the name of the tool to call"), providerID: m.Text("provider_id")}
-	if n := m.Node("arguments"); n != nil {
-		c.arguments = p.json(n, m.Path("arguments"))
+	if m.Has("arguments") {
+		c.arguments = m.JSON("arguments", func(line int, path, s string) any {
+			p.check(line, path, s)
+			return template{text: s}
+		})
 		if _, ok := c.arguments.(map[string]any); !ok {
 			m.Fault("arguments", "want fields (\"name: value\" lines); anything else goes into arguments_text")
 		}
@@ -186,42 +186,4 @@ func (p *parser) check(line int, path, s string) {
 	if left := reference.ReplaceAllString(s, ""); strings.Contains(left, "{{") {
 		p.file.Fault(line, path, "a {{ without its }}; write %s", references)
 	}
-}
-
-// json reads a YAML value as JSON whose texts are templates.
-func (p *parser) json(n *yaml.Node, path string) any {
-	switch n.Kind {
-	case yaml.MappingNode:
-		out := map[string]any{}
-		for i := 0; i < len(n.Content); i += 2 {
-			out[n.Content[i].Value] = p.json(n.Content[i+1], path+"."+n.Content[i].Value)
-		}
-		return out
-	case yaml.SequenceNode:
-		out := []any{}
-		for i, e := range n.Content {
-			out = append(out, p.json(e, fmt.Sprintf("%s[%d]", path, i)))
-		}
-		return out
-	case yaml.ScalarNode:
-		return p.scalar(n, path)
-	}
-	p.file.Fault(n.Line, path, "aliases are not read; write the value out")
-	return nil
-}
-
-func (p *parser) scalar(n *yaml.Node, path string) any {
-	switch n.Tag {
-	case "!!null":
-		return nil
-	case "!!bool":
-		return n.Value == "true"
-	case "!!int", "!!float":
-		if !json.Valid([]byte(n.Value)) {
-			p.file.Fault(n.Line, path, "%s is no JSON number; write it in decimals, or in quotes for a text", n.Value)
-		}
-		return json.Number(n.Value)
-	}
-	p.check(n.Line, path, n.Value)
-	return template{text: n.Value}
 }

@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/strictyaml"
 )
@@ -83,7 +81,7 @@ func (p *parser) fields(m *strictyaml.Map, below string) condition {
 	var w condition
 	for _, key := range m.Keys() {
 		var t test
-		if n := m.Node(key); n.Kind == yaml.MappingNode {
+		if m.IsMap(key) {
 			t = p.tests(m.Map(key))
 		} else {
 			t = equals(p.operand(m, key), true)
@@ -138,13 +136,13 @@ func (p *parser) tests(m *strictyaml.Map) test {
 
 // operand reads a text, number or boolean to hold a value against.
 func (p *parser) operand(m *strictyaml.Map, key string) template {
-	n := m.Node(key)
-	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+	s, ok := m.Scalar(key)
+	if !ok {
 		m.Fault(key, "want a text, a number or a reference; a field that is not there is { missing: true }")
 		return template{}
 	}
-	p.check(n.Line, m.Path(key), n.Value)
-	return template{text: n.Value}
+	p.check(m.LineOf(key), m.Path(key), s)
+	return template{text: s}
 }
 
 func (p *parser) regexp(m *strictyaml.Map, key string) *regexp.Regexp {

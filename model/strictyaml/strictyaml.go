@@ -331,6 +331,3 @@ func (m *Map) Maps(key string) []*Map {
 	}
 	return out
 }
-
-// Node returns the YAML node of a field, nil if it is not there.
-func (m *Map) Node(key string) *yaml.Node { return m.find(key) }
