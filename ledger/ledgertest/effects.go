@@ -49,6 +49,7 @@ func TestEffects(t *testing.T, open func(t *testing.T) Harness) {
 		{"late evidence against not applied is never run again", testContradictedIsNotRunAgain},
 		{"two applied attempts are a possible duplicate", testPossibleDuplicate},
 		{"late evidence keeps the arguments of its attempt", testLateArguments},
+		{"every call of the effect is told, once", testOtherCallsAreTold},
 		{"an ended run is told by facts", testEndOfEndedRun},
 		{"a large result is cut, not lost", testLargeResult},
 	} {

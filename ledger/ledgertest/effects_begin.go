@@ -76,6 +76,13 @@ func testSameToken(t *testing.T, h Harness) {
 	}
 	_, err := a.begin(in)
 	wantError(t, err, ledger.ErrFenced)
+	// The same worker claims again and names the attempt as its own: it may run.
+	c := start(t, h)
+	own := refund()
+	c.want(ledger.Execute, own)
+	c.crash()
+	c = take(t, h, c.run, own.Token)
+	c.want(ledger.InDoubt, own)
 	other := start(t, h)
 	if v, err := other.begin(in); err == nil {
 		t.Errorf("another run with the token: %v", verdictName(v.Kind))
@@ -272,6 +279,16 @@ func testNotAppliedBeginsAgain(t *testing.T, h Harness) {
 	a.end(second.Token, ledger.Applied)
 	a.want(ledger.Conflict, refund(call(3, 0)))
 	a.want(ledger.Replay, refund(call(3, 0), amount(6)))
+	// What is known to have done nothing is not waited for.
+	long := refund(order(8), timeout(time.Hour))
+	a.want(ledger.Execute, long)
+	a.end(long.Token, ledger.NotApplied)
+	short := refund(order(8), timeout(time.Minute))
+	a.want(ledger.Execute, short)
+	a.end(short.Token, ledger.Unclear)
+	if v := a.want(ledger.InDoubt, refund(order(8))); v.QuiescentIn > 30*time.Minute {
+		t.Errorf("quiescent in %v", v.QuiescentIn)
+	}
 }
 
 func testBusy(t *testing.T, h Harness) {

@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -82,6 +83,15 @@ func testEndTwice(t *testing.T, h Harness) {
 			if s := a.end(in.Token, ledger.NotApplied); s.State != first.State || s.Contradicted {
 				t.Errorf("%s, then not applied: %s", kind, s.State)
 			}
+		}
+		before, err := h.Store.Attempts(t.Context(), first.Ref.OpKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Advance(time.Second)
+		a.end(in.Token, kind)
+		if after, err := h.Store.Attempts(t.Context(), first.Ref.OpKey); err != nil || !cmp.Equal(before, after) {
+			t.Errorf("%s: the attempt changed: %s %v", kind, cmp.Diff(before, after), err)
 		}
 		a.flush() // recorded: nothing is left to append
 		if s := a.end(in.Token, kind); s.Fact != nil || s.State != first.State {
@@ -233,6 +243,55 @@ func testLateNotApplied(t *testing.T, h Harness) {
 	}
 	if s := f.end(second.Token, ledger.Applied); s.State != events.EffectApplied {
 		t.Errorf("state = %s", s.State)
+	}
+}
+
+func testOtherCallsAreTold(t *testing.T, h Harness) {
+	fenced := recovery(ledger.RecoveryFenced)
+	// The model went on and asked again: the first call learns what the second found out.
+	a := start(t, h)
+	first, second := refund(fenced), refund(fenced, call(2, 0))
+	a.want(ledger.Execute, first)
+	a.end(first.Token, ledger.Unclear)
+	a.want(ledger.Execute, second)
+	a.flush()
+	s := a.end(second.Token, ledger.Applied)
+	if p := payload[events.ToolExecutionFinished](t, s.Fact); p.Call != second.Call {
+		t.Errorf("second: %+v", p)
+	}
+	p := payload[events.EffectResolved](t, find(t, a.pending(), "effect_resolved"))
+	if p.Call != first.Call || p.State != events.EffectApplied || p.By != "late_evidence" || !cmp.Equal(p.Result, s.Result) {
+		t.Errorf("first: %+v", p)
+	}
+	if s := a.end(first.Token, ledger.Applied); s.Fact != nil && s.Fact.Type == "tool_execution_finished" {
+		t.Errorf("a second outcome for the first call: %+v", s.Fact)
+	}
+	// One call, two attempts: the call has one outcome.
+	b := start(t, h)
+	first, second = refund(fenced), refund(fenced)
+	b.want(ledger.Execute, first)
+	c := b.successor()
+	c.want(ledger.Execute, second)
+	s = b.end(first.Token, ledger.Applied)
+	payload[events.ToolExecutionFinished](t, s.Fact)
+	if s := c.end(second.Token, ledger.Applied); s.Fact != nil || s.State != events.EffectApplied {
+		t.Errorf("a second outcome: %+v", s)
+	}
+	// A person's resolution tells every call, too.
+	d := start(t, h)
+	first, second = refund(fenced), refund(fenced, call(2, 0))
+	v := d.want(ledger.Execute, first)
+	d.end(first.Token, ledger.Unclear)
+	d.want(ledger.Execute, second)
+	d.end(second.Token, ledger.Unclear)
+	d.flush()
+	mustResolve(t, h, v.Ref.OpKey, events.EffectApplied)
+	calls := map[events.CallID]int{}
+	for _, f := range d.pending() {
+		calls[payload[events.EffectResolved](t, &f).Call]++
+	}
+	if want := (map[events.CallID]int{first.Call: 1, second.Call: 1}); !cmp.Equal(calls, want) {
+		t.Errorf("told: %v", calls)
 	}
 }
 

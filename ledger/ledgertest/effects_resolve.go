@@ -94,6 +94,7 @@ func testResolveQuiescence(t *testing.T, h Harness) {
 		_, err := resolve(t, h, v.Ref.OpKey, state)
 		wantError(t, err, ledger.ErrNotQuiescent)
 		h.Advance(6 * time.Second)
+		take(t, h, a.run) // a live lease, but not the attempt's
 		if e := effect(t, h, v.Ref.OpKey); e.State != events.EffectInDoubt || e.QuiescentIn > 0 {
 			t.Errorf("before: %+v", e)
 		}
@@ -283,6 +284,9 @@ func testPossibleDuplicate(t *testing.T, h Harness) {
 	s := a.end(first.Token, ledger.Applied) // a late applied settles, whoever runs
 	if s.State != events.EffectApplied || !s.Contradicted {
 		t.Errorf("first: %+v", s)
+	}
+	if p := payload[events.ToolExecutionFinished](t, s.Fact); p.Call != first.Call {
+		t.Errorf("after the resolution comes what really happened: %+v", p)
 	}
 	s = b.end(second.Token, ledger.Applied)
 	if !s.PossibleDuplicate || s.State != events.EffectApplied || !effect(t, h, v.Ref.OpKey).PossibleDuplicate {

@@ -75,6 +75,15 @@ func testWaiters(t *testing.T, h Harness) {
 			}
 		}
 	}
+	// The run that owns the effect gets the outcome itself.
+	own, w := doubtful(t, h)
+	if err := own.park(events.ParkInDoubt, w.Ref.OpKey); err != nil {
+		t.Fatal(err)
+	}
+	own.end(w.Ref.Token, ledger.Applied)
+	if got := types(own.pending()); !cmp.Equal(got, []events.Type{"effect_resolved"}) {
+		t.Errorf("the owner is told: %v", got)
+	}
 	// Unclear decides nothing, so nobody is woken.
 	a := start(t, h, inSession("s"))
 	v := a.want(ledger.Execute, refund(inSessionScope))

@@ -88,7 +88,7 @@ func (st *settling) result() events.ToolResult {
 // had settled the effect. A call that has its outcome gets no second one.
 func (st *settling) repeatedFact(ctx context.Context) (*events.Fact, error) {
 	a, of := st.a, st.as.byToken(st.e.settledToken)
-	if st.e.State != events.EffectApplied || of.call() == a.call() || a.resolved != "" || a.Number != st.e.Attempts {
+	if st.e.State != events.EffectApplied || of.call() == a.call() || a.Number != st.e.Attempts {
 		return nil, nil
 	}
 	ref, first := a.ref(st.e), of.call()
@@ -108,7 +108,7 @@ func (st *settling) repeatedFact(ctx context.Context) (*events.Fact, error) {
 // attempt of theirs is in doubt.
 func (s *Store) tellOthers(ctx context.Context, tx Tx, e effectRow, as attempts, settled attemptRow, by string, now time.Time) error {
 	for _, o := range as {
-		if !o.unclear() || o.resolved != "" || o.call() == settled.call() {
+		if !o.unclear() || o.call() == settled.call() {
 			continue
 		}
 		if o.Number == e.Attempts && !o.ended() {
