@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/big"
 	"time"
 
@@ -78,12 +77,11 @@ type Fold struct {
 	models []modelAttempt // in order of Seq
 }
 
-// foldedCall is a call of the current turn, or one that is still open.
+// foldedCall is a call without an outcome.
 type foldedCall struct {
 	started []CallRecord // the started rows without an outcome, oldest first
 	dead    int          // how many of these a resume has closed
 	doubt   *CallRecord  // the in_doubt row, while in doubt
-	closed  bool         // has its terminal row
 }
 
 // modelAttempt is a model call without an outcome.
@@ -117,7 +115,6 @@ func (f *Fold) Apply(e events.Event, out *Rows) error {
 		f.resume()
 	case events.TurnStarted:
 		t.Turns++
-		f.prune(d.Turn)
 	case events.ArtifactFinished:
 		out.Artifacts = append(out.Artifacts, Artifact{e.RunID, e.Seq, e.Tenant, clean(d.Name), d.Content, d.Bytes, e.Time})
 	default:
@@ -132,9 +129,6 @@ func (f *Fold) Apply(e events.Event, out *Rows) error {
 func (f *Fold) applyState(e events.Event) {
 	if f.ended() {
 		return // facts behind the end change nothing
-	}
-	if events.Terminal(e.Type) {
-		f.prune(math.MaxInt)
 	}
 	switch d := e.Data.(type) {
 	case events.RunParked:
@@ -175,15 +169,6 @@ func (f *Fold) resume() {
 	for _, c := range f.calls {
 		if len(c.started) > 0 && c.started[0].OpKey.IsZero() {
 			c.dead = len(c.started)
-		}
-	}
-}
-
-// prune forgets the ended calls of turns before turn.
-func (f *Fold) prune(turn int) {
-	for id, c := range f.calls {
-		if c.closed && id.Turn < turn {
-			delete(f.calls, id)
 		}
 	}
 }

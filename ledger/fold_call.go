@@ -85,35 +85,31 @@ func (f *Fold) start(rec CallRecord) {
 	if c == nil {
 		c = &foldedCall{}
 		f.calls[rec.Call] = c
-		f.Totals.ToolCalls++
-		if !rec.OpKey.IsZero() {
-			f.Totals.Destructive++
+		if rec.Attempt <= 1 { // a later attempt of a call that has ended is the same call
+			f.Totals.ToolCalls++
+			if !rec.OpKey.IsZero() {
+				f.Totals.Destructive++
+			}
 		}
 	}
-	c.closed = false // a call that is made again after its outcome is open again
 	c.started = append(c.started, rec)
 }
 
 // end gives a call its outcome. alone says that there need be no started row:
 // the call was not run.
 func (f *Fold) end(rec CallRecord, alone bool, out *Rows) {
-	c := f.calls[rec.Call]
-	if c == nil && alone {
-		c = &foldedCall{}
-		f.calls[rec.Call] = c
-	}
-	live := false
+	c, live := f.calls[rec.Call], false
 	if c != nil {
 		live = c.join(&rec)
 	}
-	if c == nil || c.closed || !live && !alone {
-		rec.Detail = late
-	} else {
+	if live || alone {
 		rec.Terminal = true
-		if c.doubt != nil {
+		if c != nil && c.doubt != nil {
 			f.Totals.Doubtful--
 		}
-		*c = foldedCall{closed: true}
+		delete(f.calls, rec.Call)
+	} else {
+		rec.Detail = late
 	}
 	switch {
 	case rec.Repeated:
@@ -131,12 +127,10 @@ func (f *Fold) end(rec CallRecord, alone bool, out *Rows) {
 // doubt notes that nobody can know how a call ended.
 func (f *Fold) doubt(rec CallRecord, out *Rows) {
 	c := f.calls[rec.Call]
-	if c != nil {
-		c.join(&rec)
-	}
-	if c == nil || c.closed {
+	if c == nil {
 		rec.Detail = late
 	} else {
+		c.join(&rec)
 		if c.doubt == nil {
 			f.Totals.Doubtful++
 		}

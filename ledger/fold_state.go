@@ -21,7 +21,6 @@ type openCall struct {
 	Started []uint64 `json:"s,omitempty"` // seq of the started rows
 	Dead    int      `json:"d,omitempty"`
 	Doubt   uint64   `json:"q,omitempty"` // seq of the in_doubt row
-	Closed  bool     `json:"c,omitempty"`
 }
 
 type openModel struct {
@@ -34,7 +33,7 @@ type openModel struct {
 func (f *Fold) Open() []byte {
 	var s openState
 	for id, c := range f.calls {
-		o := openCall{Turn: id.Turn, Index: id.Index, Dead: c.dead, Closed: c.closed}
+		o := openCall{Turn: id.Turn, Index: id.Index, Dead: c.dead}
 		for _, r := range c.started {
 			o.Started = append(o.Started, r.Seq)
 		}
@@ -98,7 +97,7 @@ func RestoreFold(run events.RunID, seq uint64, t Totals, open []byte, call func(
 		return nil, fmt.Errorf("restore fold of run %s: %w", run, err)
 	}
 	for _, o := range s.Calls {
-		c := &foldedCall{dead: o.Dead, closed: o.Closed}
+		c := &foldedCall{dead: o.Dead}
 		for _, n := range o.Started {
 			r, err := call(n)
 			if err != nil {

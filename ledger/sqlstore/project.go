@@ -136,7 +136,10 @@ func (s *Store) decode(e events.Sealed, a *arrival) (leak bool, err error) {
 // projectParts projects in one transaction, or in parts if the database refuses
 // the whole: one poisonous event must not block the others.
 func (s *Store) projectParts(ctx context.Context, as []arrival, bad []poison) (ledger.Projected, error) {
-	p, err := s.projectOnce(ctx, as, bad, nil, foldPages)
+	p, err := s.projectOnce(ctx, as, bad, nil, plainly)
+	if err != nil && s.refused(ctx, err) {
+		p, err = s.projectOnce(ctx, as, bad, nil, carefully)
+	}
 	if err == nil || !s.refused(ctx, err) {
 		return p, err
 	}
@@ -154,11 +157,11 @@ func (s *Store) projectParts(ctx context.Context, as []arrival, bad []poison) (l
 	env := as[0].sealed.Envelope()
 	s.cfg.Logger.ErrorContext(ctx, "the database refuses an event", "run", env.RunID, "seq", env.Seq, "type", env.Type, "error", s.cfg.Redactor.Error(err))
 	// Perhaps it refuses only what the fold makes of this run.
-	if p, archived := s.projectOnce(ctx, as, bad, nil, 0); archived == nil {
+	if p, archived := s.projectOnce(ctx, as, bad, nil, archiving); archived == nil {
 		return p, s.markRefused(ctx, env.RunID, err)
 	}
 	bad = append(slices.Clip(bad), poison{env.RunID, env.Seq, as[0].message, as[0].sealed.Bytes(), err.Error()})
-	return s.projectOnce(ctx, nil, bad, nil, foldPages)
+	return s.projectOnce(ctx, nil, bad, nil, carefully)
 }
 
 // refused reports whether it was the data that the database did not take.

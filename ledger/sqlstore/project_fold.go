@@ -13,7 +13,7 @@ import (
 // foldRun folds a run as far as its archive has no gap.
 func (b *batchTx) foldRun(ctx context.Context, w *runWork) error {
 	next := w.folded + 1
-	if b.pages == 0 || next > w.top || !b.marking && strings.Contains(w.incomplete, foldRefused) {
+	if b.mode == archiving || next > w.top || !b.marking && strings.Contains(w.incomplete, foldRefused) {
 		return nil
 	}
 	var page []events.Sealed
@@ -21,7 +21,7 @@ func (b *batchTx) foldRun(ctx context.Context, w *runWork) error {
 		a := w.present[next]
 		if a == nil {
 			if len(page) == 0 && next <= w.wasTop {
-				if pages++; pages > b.pages {
+				if pages++; pages > foldPages {
 					break
 				}
 				var err error
@@ -138,7 +138,7 @@ func (s *Store) FoldBehind(ctx context.Context, age time.Duration, limit int) (i
 
 // foldRuns folds runs in one transaction, or one by one if that is refused.
 func (s *Store) foldRuns(ctx context.Context, runs []events.RunID) (int, error) {
-	p, err := s.projectOnce(ctx, nil, nil, runs, foldPages)
+	p, err := s.projectOnce(ctx, nil, nil, runs, carefully)
 	if err == nil || !s.refused(ctx, err) {
 		return p.Folded, err
 	}

@@ -22,6 +22,18 @@ const (
 	foldPages = 10
 )
 
+// projectMode says how a batch is projected.
+type projectMode int
+
+const (
+	// plainly is the fast way: an event whose id stands at another place fails the batch.
+	plainly projectMode = iota + 1
+	// carefully finds such an event and refuses it alone.
+	carefully
+	// archiving is carefully, and folds nothing.
+	archiving
+)
+
 // What run_folds.incomplete says after "seq N", and until when it stands.
 const (
 	foldMissing    = ": missing: "                 // until folded
@@ -55,7 +67,7 @@ type batchTx struct {
 	s       *Store
 	tx      Tx
 	now     time.Time
-	pages   int
+	mode    projectMode
 	marking bool // a gap is old enough to be called one
 	runs    map[events.RunID]*runWork
 	order   []*runWork // by run id
@@ -65,11 +77,11 @@ type batchTx struct {
 }
 
 // projectOnce archives and folds in one transaction. more are runs to fold
-// without an event of theirs having arrived; pages 0 means that nothing is folded.
-func (s *Store) projectOnce(ctx context.Context, as []arrival, bad []poison, more []events.RunID, pages int) (ledger.Projected, error) {
+// without an event of theirs having arrived.
+func (s *Store) projectOnce(ctx context.Context, as []arrival, bad []poison, more []events.RunID, mode projectMode) (ledger.Projected, error) {
 	var b *batchTx
 	err := s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
-		b = &batchTx{s: s, tx: tx, pages: pages, marking: len(more) > 0, runs: map[events.RunID]*runWork{}, bad: slices.Clone(bad)}
+		b = &batchTx{s: s, tx: tx, mode: mode, marking: len(more) > 0, runs: map[events.RunID]*runWork{}, bad: slices.Clone(bad)}
 		if err := b.run(ctx, as, more); err != nil {
 			return err
 		}
@@ -287,7 +299,11 @@ func (b *batchTx) insert(ctx context.Context, fresh []events.Sealed, from []*arr
 	for i, e := range fresh {
 		rows[i] = eventRow(e)
 	}
-	n, err := b.tx.InsertMany(ctx, "events", eventColumns, rows, "ON CONFLICT DO NOTHING")
+	conflict := "ON CONFLICT DO NOTHING"
+	if b.mode == plainly {
+		conflict = ""
+	}
+	n, err := b.tx.InsertMany(ctx, "events", eventColumns, rows, conflict)
 	if err != nil {
 		return fmt.Errorf("insert %d events: %w", len(fresh), err)
 	}

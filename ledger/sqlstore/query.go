@@ -79,8 +79,9 @@ func (s *Store) Summaries(ctx context.Context, f ledger.RunFilter) (list []ledge
 			w.conditions = append(w.conditions, tx.In("r.state", w.arg(states)))
 		}
 		n := w.arg(limitOf(f.Limit))
-		rows, err := tx.Query(ctx, `SELECT `+runColumns+`, `+optionalTotals+` FROM runs r LEFT JOIN run_summaries s ON s.run_id = r.id`+
-			w.String()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT $%d`, n), w.args...)
+		// The page first: joined before, a whole table would be read for it.
+		rows, err := tx.Query(ctx, `SELECT `+runColumns+`, `+optionalTotals+` FROM (SELECT * FROM runs r`+
+			w.String()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT $%d`, n)+`) r LEFT JOIN run_summaries s ON s.run_id = r.id ORDER BY r.id DESC`, w.args...)
 		if err != nil {
 			return err
 		}
