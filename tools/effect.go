@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
 )
 
 // Causes of an unclear outcome. Stored; never renamed.
@@ -41,9 +42,11 @@ func (d *Dispatcher) execute(ctx context.Context, env Env, e *entry, def *Defini
 	if callCtx.Err() != nil || !v.Until.IsZero() && !d.cfg.Now().Before(v.Until) {
 		return x.end(ctx, x.nothingSent(KindNotRun, "not run: its time was up before it could begin", causeOf(callCtx)))
 	}
+	fault.Point("exec.before_first_byte")
 	a, back, ok := d.invoke(callCtx, c.Name, func() (any, error) { return e.run(callCtx, &c, inv) })
 	prog.close()
 	if ok {
+		fault.Point("exec.after_reply")
 		return x.end(ctx, x.outcome(ctx, callCtx, a))
 	}
 	disp, err := x.end(ctx, x.unclear(causeOf(callCtx), "the tool did not come back in time"))

@@ -214,7 +214,7 @@ func (d *Dispatcher) recordable(ctx context.Context) (context.Context, context.C
 
 // finish makes the result of a value: rendered, through the middleware, cut.
 // With a fault the result has no text, only what was measured.
-func (d *Dispatcher) finish(ctx context.Context, e *entry, c Call, value any) (events.ToolResult, *fault) {
+func (d *Dispatcher) finish(ctx context.Context, e *entry, c Call, value any) (events.ToolResult, *unshowable) {
 	r, f := d.render(e, value)
 	if f == nil {
 		r, f = d.afterCall(ctx, c, r)

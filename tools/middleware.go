@@ -61,7 +61,7 @@ func (d *Dispatcher) redactArguments(c Call) json.RawMessage {
 // afterCall runs the result middleware, which may change the text of r only.
 // If it fails, the text is withheld: it may have been about to remove
 // something. What it changed is redacted again.
-func (d *Dispatcher) afterCall(ctx context.Context, c Call, r events.ToolResult) (events.ToolResult, *fault) {
+func (d *Dispatcher) afterCall(ctx context.Context, c Call, r events.ToolResult) (events.ToolResult, *unshowable) {
 	if len(d.cfg.ResultMiddleware) == 0 {
 		return r, nil
 	}
@@ -73,7 +73,7 @@ func (d *Dispatcher) afterCall(ctx context.Context, c Call, r events.ToolResult)
 		})
 		if err != nil {
 			r.Output, r.Error, r.Sources = "", "", nil
-			return r, &fault{KindWithheld, "the result was withheld: " + d.clean(rawErrorText(err), maxForeignError)}
+			return r, &unshowable{KindWithheld, "the result was withheld: " + d.clean(rawErrorText(err), maxForeignError)}
 		}
 	}
 	if out.Output != r.Output {

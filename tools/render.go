@@ -30,12 +30,12 @@ const (
 	KindNotRun           = "not_run"            // its time was up before it was called
 )
 
-// fault is why a value that a tool returned cannot be shown.
-type fault struct{ kind, text string }
+// unshowable is why a value that a tool returned cannot be shown.
+type unshowable struct{ kind, text string }
 
 // render turns a value that Call returned into a result: encoded, priced and
 // redacted, but not cut.
-func (d *Dispatcher) render(e *entry, value any) (events.ToolResult, *fault) {
+func (d *Dispatcher) render(e *entry, value any) (events.ToolResult, *unshowable) {
 	r := events.ToolResult{Status: Completed, Trust: string(e.def.Trust), Cost: d.cost(e, value)}
 	switch v := value.(type) {
 	case Finished:
@@ -45,7 +45,7 @@ func (d *Dispatcher) render(e *entry, value any) (events.ToolResult, *fault) {
 	}
 	text, sources, err := textOf(value)
 	if err != nil {
-		return r, &fault{KindUnencodable, "the result could not be encoded: " + d.clean(err.Error(), maxForeignError)}
+		return r, &unshowable{KindUnencodable, "the result could not be encoded: " + d.clean(err.Error(), maxForeignError)}
 	}
 	r.Output = d.cfg.Redactor.String(valid(text))
 	r.Sources = d.cleanSources(sources)
@@ -133,7 +133,7 @@ func (d *Dispatcher) cost(e *entry, value any) (cost *events.PicoUSD) {
 }
 
 // fit cuts the output to the tool's limit, or says that it cannot.
-func (d *Dispatcher) fit(e *entry, r events.ToolResult) (events.ToolResult, *fault) {
+func (d *Dispatcher) fit(e *entry, r events.ToolResult) (events.ToolResult, *unshowable) {
 	limit := e.def.MaxOutput
 	if limit == 0 {
 		limit = d.cfg.MaxOutput
@@ -143,7 +143,7 @@ func (d *Dispatcher) fit(e *entry, r events.ToolResult) (events.ToolResult, *fau
 		return r, nil
 	}
 	if e.def.Truncate == Refuse || r.Control == ControlFinish {
-		return r, &fault{KindOutputTooLarge, fmt.Sprintf("the output has %d bytes, at most %d are allowed: ask for less", of, limit)}
+		return r, &unshowable{KindOutputTooLarge, fmt.Sprintf("the output has %d bytes, at most %d are allowed: ask for less", of, limit)}
 	}
 	kept := boundary(r.Output, limit)
 	r.Output = r.Output[:kept]
