@@ -110,24 +110,24 @@ func (a *app) callColumns(runs bool) []column[callView] {
 		{name: "seq", mixed: true, keep: true, right: true, text: func(callView) string { return "" }, raw: func(v callView) string { return strconv.FormatUint(v.Seq, 10) }},
 		{name: "age", keep: true, right: true, only: true, text: func(v callView) string { return a.age(v.At) }},
 		{name: "at", mixed: true, text: func(callView) string { return "" }, raw: func(v callView) string { return exact(v.At) }},
-		{name: "tool", text: func(v callView) string { return v.Tool }},
-		{name: "effect", keep: true, text: func(v callView) string {
+		{name: "tool", want: 16, text: func(v callView) string { return v.Tool }},
+		{name: "effect", keep: true, drop: 2, text: func(v callView) string {
 			if v.Effect == "" {
 				return "-" // not run, so nobody asked what it would do
 			}
 			return v.Effect
-		}},
+		}, raw: func(v callView) string { return v.Effect }},
 		status,
-		{name: "cost", keep: true, right: true, text: callCost},
-		{name: "tenant", mixed: true, text: func(v callView) string { return v.Tenant }},
-		{name: "owner", mixed: true, text: func(v callView) string { return v.Owner }},
+		{name: "cost", keep: true, drop: 1, right: true, text: callCost, raw: func(v callView) string { return strings.TrimSuffix(callCost(v), "-") }},
+		{name: "tenant", mixed: true, drop: 4, text: func(v callView) string { return v.Tenant }},
+		{name: "owner", mixed: true, drop: 3, text: func(v callView) string { return v.Owner }},
 		{name: "op_key", mixed: true, text: func(callView) string { return "" }, raw: func(v callView) string {
 			if v.OpKey.IsZero() {
 				return ""
 			}
 			return v.OpKey.String()
 		}},
-		{name: "what", text: callWhat},
+		{name: "what", want: 24, text: callWhat},
 	}
 	return cols
 }

@@ -122,8 +122,8 @@ func (a *app) printCall(r callReport) error {
 		{"for", either(", ", with("owner ", r.Owner), with("session ", r.Session), "tenant "+r.Tenant)},
 		{"started", stamp(r.StartedAt)},
 		{"at", a.since(r.At)},
-		{"took", latency(r.LatencyMS)},
-		{"cost", callCost(r.callView)},
+		{"took", strings.Trim(latency(r.LatencyMS), "-")},
+		{"cost", strings.Trim(callCost(r.callView), "-")},
 		{"trust", r.Trust},
 		{"trace", r.Trace},
 	}
@@ -201,7 +201,12 @@ func (a *app) transitionColumns() []column[callView] {
 	return []column[callView]{
 		{name: "seq", keep: true, right: true, text: func(v callView) string { return strconv.FormatUint(v.Seq, 10) }},
 		{name: "time", keep: true, text: func(v callView) string { return stamp(v.At) }},
-		{name: "attempt", keep: true, right: true, text: func(v callView) string { return strconv.Itoa(v.Attempt) }},
+		{name: "attempt", keep: true, right: true, text: func(v callView) string {
+			if v.Attempt == 0 {
+				return "-" // it was not run
+			}
+			return strconv.Itoa(v.Attempt)
+		}},
 		{name: "status", keep: true, text: func(v callView) string { return v.Status }, style: func(v callView) style { return stateStyle(v.Status) }},
 		{name: "what", text: callWhat},
 	}

@@ -118,13 +118,13 @@ func costColumns(by string) []column[costView] {
 				if calls(v) == 0 {
 					return "-"
 				}
-				return money(f(v).Int, us(v)...)
+				return money(f(v).pico, "", us(v)...)
 			},
 			raw: func(v costView) string { return events.FormatPico(f(v).orZero()) },
 		}
 	}
-	count := func(name string, f func(costView) int64) column[costView] {
-		return column[costView]{name: name, keep: true, right: true, text: func(v costView) string { return fmt.Sprint(f(v)) }}
+	count := func(name string, drop int, f func(costView) int64) column[costView] {
+		return column[costView]{name: name, keep: true, right: true, drop: drop, text: func(v costView) string { return fmt.Sprint(f(v)) }}
 	}
 	beside := func(name string, f func(costView) int64) column[costView] {
 		return column[costView]{name: name, mixed: true, text: func(costView) string { return "" }, raw: func(v costView) string { return fmt.Sprint(f(v)) }}
@@ -145,18 +145,18 @@ func costColumns(by string) []column[costView] {
 			},
 			raw: func(v costView) string { return v.Key },
 		},
-		count("model_calls", func(v costView) int64 { return v.ModelCalls }),
+		count("model_calls", 3, func(v costView) int64 { return v.ModelCalls }),
 		amount("model_cost", func(v costView) dollars { return v.ModelCost }, func(v costView) int64 { return v.ModelCalls }, func(v costView) []unknown {
 			return []unknown{{v.Unpriced, "unpriced"}, {v.Unsettled, "unsettled"}}
 		}),
-		count("tool_calls", func(v costView) int64 { return v.ToolCalls }),
+		count("tool_calls", 4, func(v costView) int64 { return v.ToolCalls }),
 		amount("tool_cost", func(v costView) dollars { return v.ToolCost }, func(v costView) int64 { return v.ToolCalls }, func(v costView) []unknown {
 			return []unknown{{v.Unmeasured, "unmeasured"}}
 		}),
 		beside("unpriced", func(v costView) int64 { return v.Unpriced }),
 		beside("unsettled", func(v costView) int64 { return v.Unsettled }),
 		beside("unmeasured", func(v costView) int64 { return v.Unmeasured }),
-		count("input_tokens", func(v costView) int64 { return v.InputTokens }),
-		count("output_tokens", func(v costView) int64 { return v.OutputTokens }),
+		count("input_tokens", 1, func(v costView) int64 { return v.InputTokens }),
+		count("output_tokens", 2, func(v costView) int64 { return v.OutputTokens }),
 	}
 }

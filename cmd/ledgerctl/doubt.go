@@ -147,10 +147,10 @@ func causeWords(cause string) string {
 	return words
 }
 
-// resolvable says from when an effect in doubt may be resolved.
+// resolvable says from when an effect in doubt may be resolved; the star is explained below the table.
 func (a *app) resolvable(v effectView) string {
 	if v.Quiescent != nil && !*v.Quiescent {
-		return "applied now, else from " + a.since(v.QuiescentAt)
+		return "in " + span(v.QuiescentAt.Sub(a.now())) + " *"
 	}
 	return "now"
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -58,6 +59,9 @@ func (a *app) indoubt(c *cobra.Command, args []string, tenant string, p page) er
 			return err
 		}
 		if a.output == formatTable && len(views) > 0 {
+			if slices.ContainsFunc(views, func(v effectView) bool { return !*v.Quiescent }) {
+				fmt.Fprintln(a.out, "* an attempt may still be acting; that it happened (--applied) can be said before")
+			}
 			a.howToResolve(views)
 		}
 		if cut {
@@ -67,18 +71,24 @@ func (a *app) indoubt(c *cobra.Command, args []string, tenant string, p page) er
 	})
 }
 
-// howToResolve prints lines to type: for one effect, or with KEY for several.
+// howToResolve prints lines to type, for the first few effects.
 func (a *app) howToResolve(views []effectView) {
-	fmt.Fprintf(a.out, "\nLook where it would have taken effect, then type one of:\n")
-	for _, v := range views[:min(len(views), 5)] {
-		fmt.Fprintln(a.out)
+	fmt.Fprintf(a.out, "\nLook where it would have taken effect, then type one of these lines.\n")
+	const most = 5
+	for _, v := range views[:min(len(views), most)] {
+		a.section("%s  %s", shortKey(v.OpKey), clean(v.Tool+" "+string(v.Arguments)))
 		for i, line := range a.resolveCommands(v.OpKey) {
-			fmt.Fprintf(a.out, "  %s  %s\n", line, a.term.paint("# "+resolveMeaning[i], dim))
+			a.toType(line, resolveMeaning[i])
 		}
 	}
-	if len(views) > 5 {
-		fmt.Fprintf(a.out, "\nand so on for the other %d keys.\n", len(views)-5)
+	if n := len(views) - most; n > 0 {
+		fmt.Fprintf(a.out, "\nAnd so on for %d more.\n", n)
 	}
+}
+
+// toType is a line to type under a comment that says what for; both can be pasted.
+func (a *app) toType(line, what string) {
+	fmt.Fprintf(a.out, "  %s\n  %s\n", a.term.paint("# "+clean(what), dim), line)
 }
 
 func (a *app) doubtColumns() []column[effectView] {
@@ -88,15 +98,15 @@ func (a *app) doubtColumns() []column[effectView] {
 		{name: "since", mixed: true, text: func(effectView) string { return "" }, raw: func(v effectView) string { return exact(v.InDoubtSince) }},
 		{name: "call", keep: true, text: func(v effectView) string { return v.Run.String() + "/" + v.Call }},
 		{name: "tool", text: func(v effectView) string { return v.Tool }},
-		{name: "tenant", mixed: true, text: func(v effectView) string { return v.Tenant }},
-		{name: "resolvable", text: a.resolvable, raw: func(v effectView) string {
+		{name: "tenant", mixed: true, drop: 2, text: func(v effectView) string { return v.Tenant }},
+		{name: "resolvable", keep: true, text: a.resolvable, raw: func(v effectView) string {
 			if v.Quiescent != nil && *v.Quiescent {
 				return "now"
 			}
 			return exact(v.QuiescentAt)
 		}},
 		{name: "cause", text: func(v effectView) string { return v.Cause }},
-		{name: "arguments", text: func(v effectView) string { return string(v.Arguments) }},
-		{name: "waiting", keep: true, right: true, text: func(v effectView) string { return fmt.Sprint(len(v.Waiting)) }},
+		{name: "arguments", mixed: true, text: func(effectView) string { return "" }, raw: func(v effectView) string { return string(v.Arguments) }},
+		{name: "waiting", keep: true, right: true, drop: 1, text: func(v effectView) string { return fmt.Sprint(len(v.Waiting)) }},
 	}
 }

@@ -83,7 +83,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 // group is a command that only has others below it.
 func group(use, short string) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: noArgs,
+		Use: use, Short: short, Args: noArgs, SuggestionsMinimumDistance: 2,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 }

@@ -103,15 +103,15 @@ func (a *app) runColumns() []column[runView] {
 			style: func(v runView) style { return stateStyle(string(v.State)) },
 		},
 		{name: "agent", text: func(v runView) string { return v.Agent }},
-		{name: "tenant", mixed: true, text: func(v runView) string { return v.Tenant }},
-		{name: "queue", mixed: true, text: func(v runView) string { return v.Queue }},
-		{name: "owner", mixed: true, text: func(v runView) string { return v.Owner }},
-		{name: "turns", keep: true, right: true, text: count(func(t totalsView) int64 { return t.Turns })},
-		{name: "calls", keep: true, right: true, text: count(func(t totalsView) int64 { return t.ToolCalls })},
+		{name: "tenant", mixed: true, drop: 4, text: func(v runView) string { return v.Tenant }},
+		{name: "queue", mixed: true, drop: 5, text: func(v runView) string { return v.Queue }},
+		{name: "owner", mixed: true, drop: 2, text: func(v runView) string { return v.Owner }},
+		{name: "turns", keep: true, drop: 3, right: true, text: count(func(t totalsView) int64 { return t.Turns })},
+		{name: "calls", keep: true, drop: 1, right: true, text: count(func(t totalsView) int64 { return t.ToolCalls })},
 		{name: "cost", keep: true, right: true, text: func(v runView) string { return v.Totals.short() }, raw: func(v runView) string { return events.FormatPico(v.Totals.Cost.orZero()) }},
 		{name: "unpriced", mixed: true, text: func(runView) string { return "" }, raw: count(func(t totalsView) int64 { return t.Unpriced })},
 		{name: "unmeasured", mixed: true, text: func(runView) string { return "" }, raw: count(func(t totalsView) int64 { return t.Unmeasured })},
-		{name: "what", text: a.standing},
+		{name: "what", want: 24, text: a.standing},
 	}
 }
 
@@ -121,14 +121,14 @@ func (t totalsView) short() string {
 	case t.ModelCalls == 0 && t.ToolCalls == 0:
 		return "-"
 	case t.Unpriced > 0 && t.Unmeasured > 0:
-		return money(t.Cost.Int, unknown{t.Unpriced + t.Unmeasured, "unknown"})
+		return money(t.Cost.pico, "", unknown{t.Unpriced + t.Unmeasured, "unknown"})
 	default:
-		return t.words()
+		return t.words("")
 	}
 }
 
-func (t totalsView) words() string {
-	return money(t.Cost.Int, unknown{t.Unpriced, "unpriced"}, unknown{t.Unmeasured, "unmeasured"})
+func (t totalsView) words(unit string) string {
+	return money(t.Cost.pico, unit, unknown{t.Unpriced, "unpriced"}, unknown{t.Unmeasured, "unmeasured"})
 }
 
 // standing says in a few words where a run stands.

@@ -199,7 +199,7 @@ func (a *app) runFields(v runView) []field {
 	return append(fs,
 		field{"did", fmt.Sprintf("%s, %s, %s (%d destructive, %d repeated, %d blocked, %d in doubt), %s",
 			plural(t.Turns, "turn"), plural(t.ModelCalls, "model call"), plural(t.ToolCalls, "tool call"), t.Destructive, t.Repeated, t.Blocked, t.InDoubt, plural(t.Resumes, "resume"))},
-		field{"cost", either(" ", "USD", t.words()) + fmt.Sprintf(" (%d in + %d out tokens)", t.InputTokens, t.OutputTokens)},
+		field{"cost", t.words(" USD") + fmt.Sprintf(" (%d in + %d out tokens)", t.InputTokens, t.OutputTokens)},
 		field{"input", string(v.Input)},
 		field{"result", string(v.Result)},
 	)

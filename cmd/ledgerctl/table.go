@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -18,6 +19,10 @@ type column[T any] struct {
 	right bool
 	// mixed: left out of a table where every row says the same, or nothing.
 	mixed bool
+	// drop: on a narrow terminal the column with the highest one goes first; 0 stays.
+	drop int
+	// want is what a column that may be cut is worth having; 0 = narrow.
+	want int
 	// only: left out of CSV (a summary for people).
 	only  bool
 	style func(T) style
@@ -39,11 +44,14 @@ const (
 // until a row fits a line.
 func table[T any](w io.Writer, t terminal, rows []T, cols []column[T]) error {
 	cols = shown(rows, cols)
+	if t.width > 0 {
+		cols = dropped(rows, cols, t.width)
+	}
 	heads := make([]cell, len(cols))
 	widths := make([]int, len(cols))
 	for i, c := range cols {
-		heads[i] = cell{strings.ToUpper(strings.ReplaceAll(c.name, "_", " ")), bold}
-		widths[i] = utf8.RuneCountInString(heads[i].text)
+		heads[i] = cell{c.head(), bold}
+		widths[i] = natural(rows, c)
 	}
 	lines := [][]cell{heads}
 	for _, r := range rows {
@@ -53,7 +61,6 @@ func table[T any](w io.Writer, t terminal, rows []T, cols []column[T]) error {
 			if c.style != nil {
 				line[i].style = c.style(r)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(line[i].text))
 		}
 		lines = append(lines, line)
 	}
@@ -108,6 +115,39 @@ func shown[T any](rows []T, cols []column[T]) []column[T] {
 	return out
 }
 
+func (c column[T]) head() string { return strings.ToUpper(strings.ReplaceAll(c.name, "_", " ")) }
+
+// natural is the width at which nothing of a column is cut.
+func natural[T any](rows []T, c column[T]) int {
+	n := utf8.RuneCountInString(c.head())
+	for _, r := range rows {
+		n = max(n, utf8.RuneCountInString(clean(c.text(r))))
+	}
+	return n
+}
+
+// dropped leaves out columns until what stays is worth reading at this width.
+func dropped[T any](rows []T, cols []column[T], width int) []column[T] {
+	cols = slices.Clone(cols)
+	for {
+		total, first := -len(gap), -1
+		for i, c := range cols {
+			n := natural(rows, c)
+			if !c.keep {
+				n = min(n, max(c.want, narrow))
+			}
+			total += n + len(gap)
+			if c.drop > 0 && (first < 0 || c.drop > cols[first].drop) {
+				first = i
+			}
+		}
+		if total <= width || first < 0 {
+			return cols
+		}
+		cols = slices.Delete(cols, first, first+1)
+	}
+}
+
 // fit takes from the widest column that may be cut until a line has the width.
 func fit[T any](widths []int, cols []column[T], width int) {
 	total := len(gap) * (len(widths) - 1)
@@ -135,6 +175,27 @@ func cut(s string, n int) string {
 		return s
 	}
 	return string([]rune(s)[:max(n-1, 0)]) + ellipsis
+}
+
+// wrap breaks a text between words. A width of zero means one line.
+func wrap(s string, width int) []string {
+	if width <= 0 || utf8.RuneCountInString(s) <= width {
+		return []string{s}
+	}
+	var lines []string
+	line := ""
+	for w := range strings.FieldsSeq(s) {
+		switch {
+		case line == "":
+			line = w
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(w) > width:
+			lines = append(lines, line)
+			line = w
+		default:
+			line += " " + w
+		}
+	}
+	return append(lines, line)
 }
 
 // clean makes text safe to print on one line: what comes from models and tools
@@ -172,8 +233,17 @@ func (a *app) fields(fs []field) {
 		}
 	}
 	for _, f := range fs {
-		if f.text != "" {
-			fmt.Fprintf(a.out, "%s%s  %s\n", a.term.paint(f.name, dim), strings.Repeat(" ", width-len(f.name)), clean(f.text))
+		if f.text == "" {
+			continue
+		}
+		room := 0
+		if a.term.width > 0 {
+			room = max(a.term.width-width-len(gap), narrow)
+		}
+		lines := wrap(clean(f.text), room)
+		fmt.Fprintf(a.out, "%s%s%s%s\n", a.term.paint(f.name, dim), strings.Repeat(" ", width-len(f.name)), gap, lines[0])
+		for _, line := range lines[1:] {
+			fmt.Fprintf(a.out, "%s%s\n", strings.Repeat(" ", width+len(gap)), line)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func span(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
+	case d < 2*time.Hour:
 		return fmt.Sprintf("%dm", d/time.Minute)
 	case d < 48*time.Hour:
 		return fmt.Sprintf("%dh", d/time.Hour)
@@ -71,11 +71,11 @@ type unknown struct {
 }
 
 // money is a sum of dollars with what is not in it, in words: an unknown price
-// is never shown as 0.
-func money(v *big.Int, us ...unknown) string {
+// is never shown as 0. The unit is put behind the dollars where no head says it.
+func money(v *big.Int, unit string, us ...unknown) string {
 	var parts []string
 	if v != nil && v.Sign() != 0 {
-		parts = append(parts, events.FormatPico(v))
+		parts = append(parts, events.FormatPico(v)+unit)
 	}
 	for _, u := range us {
 		if u.n > 0 {
@@ -83,7 +83,7 @@ func money(v *big.Int, us ...unknown) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "0"
+		return "0" + unit
 	}
 	return strings.Join(parts, " + ")
 }

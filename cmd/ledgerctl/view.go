@@ -12,7 +12,7 @@ import (
 // The views are what -o json and jsonl print. Fields are never renamed.
 
 // dollars is a sum as decimal text.
-type dollars struct{ *big.Int }
+type dollars struct{ pico *big.Int }
 
 // MarshalText writes decimal dollars.
 func (d dollars) MarshalText() ([]byte, error) {
@@ -20,10 +20,10 @@ func (d dollars) MarshalText() ([]byte, error) {
 }
 
 func (d dollars) orZero() *big.Int {
-	if d.Int == nil {
+	if d.pico == nil {
 		return new(big.Int)
 	}
-	return d.Int
+	return d.pico
 }
 
 type waitView struct {

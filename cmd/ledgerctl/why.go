@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -73,7 +72,10 @@ func (a *app) whyCommand() *cobra.Command {
 
 func (a *app) printExplanation(e explanation) {
 	for _, s := range e.Why {
-		for _, line := range wrap(clean(s), a.term.width) {
+		for i, line := range wrap(clean(s), max(a.term.width-2, 0)) {
+			if i > 0 {
+				line = "  " + line
+			}
 			fmt.Fprintln(a.out, line)
 		}
 	}
@@ -82,30 +84,8 @@ func (a *app) printExplanation(e explanation) {
 	}
 	a.section("next")
 	for _, n := range e.Next {
-		fmt.Fprintf(a.out, "  %s  %s\n", n.Command, a.term.paint("# "+n.For, dim))
+		a.toType(n.Command, n.For)
 	}
-}
-
-// wrap breaks a sentence between words; its further lines are indented. A
-// width of zero means one line.
-func wrap(s string, width int) []string {
-	if width <= 0 {
-		return []string{s}
-	}
-	var lines []string
-	line := ""
-	for _, w := range strings.Fields(s) {
-		switch {
-		case line == "":
-			line = w
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(w) > width:
-			lines = append(lines, line)
-			line = "  " + w
-		default:
-			line += " " + w
-		}
-	}
-	return append(lines, line)
 }
 
 func (a *app) whyRun(ctx context.Context, st ledger.Store, name string) (explanation, error) {
@@ -138,7 +118,7 @@ func (a *app) whyRun(ctx context.Context, st ledger.Store, name string) (explana
 		for i, f := range fs {
 			kinds[i] = string(f.Type)
 		}
-		e.say("%s (%s) not in the timeline yet: the next worker that takes the run appends them.", are(len(fs), "fact"), strings.Join(kinds, ", "))
+		e.say("%s not in the timeline yet (%s): the next worker that takes the run puts what is pending there.", are(len(fs), "fact"), strings.Join(kinds, ", "))
 	}
 	e.next(a.command("runs", "show", s.ID.String()), "everything that happened")
 	return e, err
