@@ -196,8 +196,10 @@ func TestFold(t *testing.T) {
 		{
 			name: "an error is unpriced only if something was billed",
 			events: []events.Payload{
-				queued, asked(1), events.ModelCallError{Turn: 1, Attempt: 1, Model: "m"},
-				asked(2), events.ModelCallError{Turn: 1, Attempt: 2, Model: "m", Usage: &events.Usage{Missing: true}},
+				queued, asked(1),
+				events.ModelCallError{Turn: 1, Attempt: 1, Model: "m"},
+				asked(2),
+				events.ModelCallError{Turn: 1, Attempt: 2, Model: "m", Usage: &events.Usage{Missing: true}},
 			},
 			models: []string{"2 t1.a1 e1 error", "4 t1.a2 e1 error in=0 unpriced"},
 			totals: Totals{ModelCalls: 2, Unpriced: 1},

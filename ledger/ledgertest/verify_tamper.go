@@ -154,8 +154,10 @@ var tampers = []tamper{
 	{"a base changed in run_epochs", statement(`UPDATE run_epochs SET base_seq = base_seq - 1 WHERE run_id = $1 AND epoch = 2`), ledger.Tampered, noSeq, "in run_epochs"},
 	{"a base hash changed in run_epochs", statement(`UPDATE run_epochs SET base_hash = $2 WHERE run_id = $1 AND epoch = 2`, events.Hash{3}), ledger.Tampered, noSeq, "in run_epochs"},
 	{"an epoch deleted", statement(`DELETE FROM run_epochs WHERE run_id = $1 AND epoch = 2`), ledger.Tampered, noSeq, "epoch 2 was never given"},
-	{"an epoch forged", statement(`INSERT INTO run_epochs (run_id, epoch, base_seq, base_hash, worker, created_at) SELECT run_id, 7, 3, base_hash, worker, created_at FROM run_epochs WHERE run_id = $1 AND epoch = 2`),
-		ledger.Tampered, noSeq, "should have been set aside"},
+	{
+		"an epoch forged", statement(`INSERT INTO run_epochs (run_id, epoch, base_seq, base_hash, worker, created_at) SELECT run_id, 7, 3, base_hash, worker, created_at FROM run_epochs WHERE run_id = $1 AND epoch = 2`),
+		ledger.Tampered, noSeq, "should have been set aside",
+	},
 	{"bytes of a set-aside event", statement(`UPDATE set_aside SET bytes = $2 WHERE run_id = $1`, []byte("x")), ledger.Tampered, noSeq, "do not fit their hash"},
 	{"the sequence of a set-aside event", statement(`UPDATE set_aside SET seq = seq + 10 WHERE run_id = $1`), ledger.Tampered, noSeq, "set aside: columns"},
 	{"a valid event among those set aside", func(t *testing.T, r record) {
@@ -164,8 +166,10 @@ var tampers = []tamper{
 	{"a record's tool", statement(`UPDATE tool_call_records SET tool = 'x' WHERE run_id = $1 AND seq = 8`), ledger.Tampered, 8, "Tool is"},
 	{"a record's arguments", statement(`UPDATE tool_call_records SET arguments = $2 WHERE run_id = $1 AND seq = 8`, []byte(`{}`)), ledger.Tampered, 8, "Arguments is"},
 	{"a record deleted", statement(`DELETE FROM tool_call_records WHERE run_id = $1 AND seq = 8`), ledger.Incomplete, 8, "tool_call_records is missing"},
-	{"a record forged", statement(`INSERT INTO tool_call_records (run_id, seq, tenant, turn, call_index, attempt, status, terminal, tool, at) SELECT $1, 3, tenant, 1, 9, 1, status, terminal, tool, at FROM tool_call_records WHERE run_id = $1 AND seq = 8`),
-		ledger.Tampered, 3, "that the history does not give"},
+	{
+		"a record forged", statement(`INSERT INTO tool_call_records (run_id, seq, tenant, turn, call_index, attempt, status, terminal, tool, at) SELECT $1, 3, tenant, 1, 9, 1, status, terminal, tool, at FROM tool_call_records WHERE run_id = $1 AND seq = 8`),
+		ledger.Tampered, 3, "that the history does not give",
+	},
 	{"a price", statement(`UPDATE model_calls SET cost_pico = 0 WHERE run_id = $1 AND seq = 4`), ledger.Tampered, 4, "Cost is"},
 	{"a model call deleted", statement(`DELETE FROM model_calls WHERE run_id = $1 AND seq = 4`), ledger.Incomplete, 4, "model_calls is missing"},
 	{"a total", statement(`UPDATE run_summaries SET tool_calls = 0 WHERE run_id = $1`), ledger.Tampered, 0, "ToolCalls is 0"},

@@ -123,37 +123,6 @@ func eventsBeyond(ctx context.Context, tx Tx, run events.RunID, seq uint64) ([]e
 	return out, rows.Err()
 }
 
-// validAgainst reads the epochs of a run, after its fold is locked and in the
-// transaction that inserts: an event (epoch, seq) is valid only if seq does not
-// lie beyond the base of any later epoch.
-func validAgainst(ctx context.Context, tx Tx, run events.RunID) (func(epoch, seq uint64) bool, error) {
-	rows, err := tx.Query(ctx, `SELECT epoch, base_seq FROM run_epochs WHERE run_id = $1`, run)
-	if err != nil {
-		return nil, fmt.Errorf("read epochs of run %s: %w", run, err)
-	}
-	defer rows.Close()
-	type start struct{ epoch, seq uint64 }
-	var starts []start
-	for rows.Next() {
-		var b start
-		if err := rows.Scan(&b.epoch, &b.seq); err != nil {
-			return nil, fmt.Errorf("read epochs of run %s: %w", run, err)
-		}
-		starts = append(starts, b)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read epochs of run %s: %w", run, err)
-	}
-	return func(epoch, seq uint64) bool {
-		for _, b := range starts {
-			if b.epoch > epoch && seq > b.seq {
-				return false
-			}
-		}
-		return true
-	}, nil
-}
-
 // setAside keeps events that an epoch made invalid, once each. What was billed
 // or tells an outcome becomes a fact under its own id, its data unchanged: the
 // next holder records it, and it counts as cost.
