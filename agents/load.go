@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/daybookhq/daybook/events"
-	"github.com/daybookhq/daybook/model/strictyaml"
+	"github.com/daybookhq/daybook/internal/strictyaml"
 )
 
 // Loader reads definitions and checks them against what the process has. The

@@ -240,6 +240,13 @@ const (
 	EffectAbandoned  EffectState = "abandoned"
 )
 
+// ResolvedByProbe and ResolvedByLateEvidence are who settles an effect when no
+// person does. Stored; never renamed.
+const (
+	ResolvedByProbe        = "probe"
+	ResolvedByLateEvidence = "late_evidence"
+)
+
 // EffectResolved is the fact that settles an effect in doubt: by a person, a
 // probe or late evidence. For the call it is the outcome.
 type EffectResolved struct {

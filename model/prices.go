@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
-	"github.com/daybookhq/daybook/model/strictyaml"
+	"github.com/daybookhq/daybook/internal/strictyaml"
 )
 
 //go:embed prices/*.yaml

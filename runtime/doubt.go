@@ -79,7 +79,7 @@ func (s *session) probe(ctx context.Context, d events.ToolExecutionInDoubt) (set
 	if perr != nil && ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	res := ledger.Resolution{OpKey: d.Ref.OpKey, By: byProbe, Lease: &s.lease, Note: answer.Evidence}
+	res := ledger.Resolution{OpKey: d.Ref.OpKey, By: events.ResolvedByProbe, Lease: &s.lease, Note: answer.Evidence}
 	switch {
 	case perr == nil && answer.State == tools.ProbeHappened:
 		res.State, res.Result = events.EffectApplied, fit(answer.Result)
@@ -93,9 +93,6 @@ func (s *session) probe(ctx context.Context, d events.ToolExecutionInDoubt) (set
 	}
 	return true, s.resolve(ctx, res)
 }
-
-// byProbe is who resolves when a provider was asked.
-const byProbe = "probe"
 
 func (s *session) resolve(ctx context.Context, res ledger.Resolution) error {
 	var set ledger.Settlement

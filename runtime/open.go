@@ -166,7 +166,7 @@ func (s *session) retry(ctx context.Context, what string, f func() error) error 
 		if err == nil || ctx.Err() != nil || errors.Is(err, errUnworkable) || !transient(err) {
 			return err
 		}
-		wait := min(backoff(attempt, s.w.cfg.Random), s.w.cfg.LeaseTTL/3)
+		wait := backoff(attempt, s.w.cfg.Random)
 		s.log.Warn(what+" failed, trying again", "in", wait, "error", s.w.cfg.Redactor.Error(err))
 		if err := sleep(ctx, wait); err != nil {
 			return err

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -119,7 +120,7 @@ func (s *session) pump() {
 		case <-s.ctx.Done():
 			return
 		case <-s.poke:
-			if err := s.adoptBeatFacts(); err != nil {
+			if err := s.adoptBeatFacts(false); err != nil {
 				s.log.Warn("adopt facts", "error", s.w.cfg.Redactor.Error(err))
 			}
 		case <-tick.C:
@@ -142,7 +143,9 @@ func (s *session) flushDue() bool {
 	return s.ready && (old || len(s.prefix) > maxPrefix)
 }
 
-func (s *session) adoptBeatFacts() error {
+// adoptBeatFacts numbers the facts that came in. While a step is under way
+// (idle is false) those that could be taken for its outcome wait.
+func (s *session) adoptBeatFacts(idle bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ready {
@@ -150,12 +153,33 @@ func (s *session) adoptBeatFacts() error {
 	}
 	fs := s.beatFacts
 	s.beatFacts = nil
-	for _, f := range fs {
+	for i, f := range fs {
+		if !idle && couldBeMistaken(f) {
+			s.beatFacts = append(s.beatFacts, f)
+			continue
+		}
 		if err := s.adoptLocked(f); err != nil {
+			s.beatFacts = append(s.beatFacts, fs[i:]...)
 			return err
 		}
 	}
 	return nil
+}
+
+// couldBeMistaken reports whether a fact is an outcome that an older holder's
+// call came to: it counts as cost, but while a call with the same numbers is
+// out, the fold could not tell the two apart.
+func couldBeMistaken(f events.Fact) bool {
+	switch f.Type {
+	case events.TypeOf(events.ModelCallFinished{}), events.TypeOf(events.ModelCallError{}):
+		return true
+	case events.TypeOf(events.ToolExecutionFinished{}), events.TypeOf(events.ToolExecutionError{}):
+		var p struct {
+			Ref *json.RawMessage `json:"ref"`
+		}
+		return json.Unmarshal(f.Data, &p) != nil || p.Ref == nil
+	}
+	return false
 }
 
 // Record implements [tools.Recorder]: redact, number, chain, append, fold.
@@ -193,7 +217,7 @@ func await(ctx context.Context, r events.Receipt) error {
 }
 
 func (s *session) recordLocked(ctx context.Context, p events.Payload) (events.Event, error) {
-	data, err := s.w.cfg.Redactor.JSON(p)
+	data, err := s.w.cfg.Redactor.JSON(p, s.exempt(p)...)
 	if err != nil {
 		return events.Event{}, fmt.Errorf("record %s: %w", events.TypeOf(p), err)
 	}
@@ -269,7 +293,11 @@ func (s *session) adoptLocked(f events.Fact) error {
 	}
 	// A second pass: what was registered as secret since the fact was made is
 	// taken out too.
-	data, err := s.w.cfg.Redactor.JSON(f.Data)
+	p, err := events.DecodePayload(f.Type, f.Version, f.Data)
+	if err != nil {
+		return fmt.Errorf("adopt fact of run %s: %w: %w", s.run.ID, errUnworkable, err)
+	}
+	data, err := s.w.cfg.Redactor.JSON(f.Data, s.exempt(p)...)
 	if err != nil {
 		return fmt.Errorf("adopt %s: %w", f.Type, err)
 	}
@@ -289,6 +317,29 @@ func (s *session) adoptLocked(f events.Fact) error {
 		s.factsAt = s.w.cfg.Now()
 	}
 	return nil
+}
+
+// exempt lists the arguments that a tool declares as identity or enum: an order
+// number may look like a key, and an effect without its identity is another one.
+func (s *session) exempt(p events.Payload) (all []string) {
+	add := func(at, tool string) {
+		if t, ok := s.w.cfg.Tools.Lookup(tool); ok {
+			for _, e := range t.Definition().Exempt() {
+				all = append(all, at+e)
+			}
+		}
+	}
+	switch p := p.(type) {
+	case events.ModelCallFinished:
+		for i, c := range p.ToolCalls {
+			add(fmt.Sprintf("/tool_calls/%d/arguments", i), c.Name)
+		}
+	case events.ToolExecutionStarted:
+		add("/arguments", p.Tool)
+	case events.ToolExecutionBlocked:
+		add("/arguments", p.Tool)
+	}
+	return all
 }
 
 func (s *session) adopt(fs ...events.Fact) error {
@@ -345,7 +396,7 @@ func (s *session) barrier(ctx context.Context, what string, f func(ledger.Prefix
 			}
 			return err
 		}
-		wait := min(backoff(attempt, s.w.cfg.Random), time.Second)
+		wait := backoff(attempt, s.w.cfg.Random)
 		s.log.Warn(what+": database unavailable, trying again", "in", wait, "error", s.w.cfg.Redactor.Error(err))
 		if err := sleep(ctx, wait); err != nil {
 			return err
@@ -356,8 +407,10 @@ func (s *session) barrier(ctx context.Context, what string, f func(ledger.Prefix
 func (s *session) flush(ctx context.Context) error {
 	return s.barrier(ctx, "flush", func(p ledger.Prefix) error {
 		fs, err := s.w.cfg.Ledger.Flush(ctx, s.lease, p)
-		if err == nil && len(fs) > 0 {
-			return s.adopt(fs...)
+		if err == nil {
+			s.mu.Lock()
+			s.beatFacts = append(s.beatFacts, fs...)
+			s.mu.Unlock()
 		}
 		return err
 	})

@@ -209,13 +209,14 @@ func (e *sessionEffects) End(ctx context.Context, out tools.Outcome) (tools.Sett
 			}
 			return tools.Settled{State: set.State, Result: set.Result, Error: set.Error}, nil
 		}
-		if !errors.Is(err, ledger.ErrUnavailable) || context.Cause(s.ctx) == errShutdown {
+		if !errors.Is(err, ledger.ErrUnavailable) || s.w.cutOff() {
 			return tools.Settled{}, fmt.Errorf("end of %s in run %s: %w", out.Call, s.run.ID, err)
 		}
-		wait := min(backoff(attempt, s.w.cfg.Random), time.Second)
+		wait := backoff(attempt, s.w.cfg.Random)
 		s.log.Warn("end: database unavailable, trying again", "in", wait, "error", s.w.cfg.Redactor.Error(err))
-		if err := sleep(context.WithoutCancel(ctx), wait); err != nil {
-			return tools.Settled{}, err
+		select {
+		case <-time.After(wait):
+		case <-s.w.hard:
 		}
 	}
 }

@@ -12,11 +12,13 @@ import (
 	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
-	"github.com/daybookhq/daybook/model"
 )
 
+// backoff is the wait before the database is asked again: 50 ms, doubling to
+// 1 s, less up to a half at random so that workers don't come back together.
 func backoff(attempt int, random func() float64) time.Duration {
-	return model.Backoff(attempt, 0, random)
+	d := min(50*time.Millisecond<<min(attempt-1, 5), time.Second)
+	return d - time.Duration(random()*float64(d/2))
 }
 
 // transient reports whether trying again may help.
@@ -71,7 +73,7 @@ func (s *session) steps() error {
 	}
 	bound := false
 	for {
-		err := s.adoptBeatFacts()
+		err := s.adoptBeatFacts(true)
 		if err == nil {
 			bound, err = s.next(ctx, bound)
 		}
@@ -226,7 +228,7 @@ func (s *session) recordCancelled(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	// The operator's fact goes first: it is why the run ends.
-	if err := s.adoptBeatFacts(); err != nil {
+	if err := s.adoptBeatFacts(true); err != nil {
 		return err
 	}
 	return s.Record(ctx, events.RunCancelled{By: by, Reason: reason, Turns: s.hist.Turn()})

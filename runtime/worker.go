@@ -169,7 +169,8 @@ type Worker struct {
 	sessions map[events.RunID]*session
 	wg       sync.WaitGroup
 	freed    chan struct{}
-	blobs    sync.Map // hash → stored: prompts and agents repeat
+	hard     chan struct{} // closed when the shutdown's grace is over
+	blobs    sync.Map      // hash → stored: prompts and agents repeat
 }
 
 // NewWorker checks cfg and returns a worker that does nothing until Run.
@@ -186,6 +187,7 @@ func NewWorker(cfg Config) (*Worker, error) {
 		log:      cfg.Logger.With("worker", cfg.Name),
 		sessions: map[events.RunID]*session{},
 		freed:    make(chan struct{}, 1),
+		hard:     make(chan struct{}),
 	}
 	for _, l := range append([]loops.Loop{singleshot.New()}, cfg.Loops...) {
 		w.loops[l.Name()] = l
@@ -362,7 +364,21 @@ func (w *Worker) start(c ledger.Claim, sent time.Time) {
 func (w *Worker) shutdown() {
 	w.each(func(s *session) { s.askHandover() })
 	done := make(chan struct{})
-	go func() { w.wg.Wait(); close(done) }()
+	go func() {
+		defer close(done)
+		w.wg.Wait()
+		// Tools that did not heed their time may still report what became of them.
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		go func() {
+			select {
+			case <-w.hard:
+				stop()
+			case <-ctx.Done():
+			}
+		}()
+		w.disps.Range(func(_, d any) bool { return d.(*tools.Dispatcher).Wait(ctx) == nil })
+	}()
 	grace := time.NewTimer(w.cfg.ShutdownGrace)
 	defer grace.Stop()
 	select {
@@ -370,9 +386,20 @@ func (w *Worker) shutdown() {
 		return
 	case <-grace.C:
 		w.log.Warn("shutdown grace is over, cutting off what still runs")
+		close(w.hard)
 		w.each(func(s *session) { s.stop(errShutdown) })
 	}
 	<-done
+}
+
+// cutOff reports whether the shutdown's grace is over.
+func (w *Worker) cutOff() bool {
+	select {
+	case <-w.hard:
+		return true
+	default:
+		return false
+	}
 }
 
 func (w *Worker) each(f func(*session)) {

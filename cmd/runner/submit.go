@@ -13,9 +13,6 @@ import (
 	"github.com/daybookhq/daybook/cmd/internal/setup"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/runtime"
-	"github.com/daybookhq/daybook/runtime/queue"
-
-	"github.com/nats-io/nats.go"
 )
 
 type submitFlags struct {
@@ -75,13 +72,12 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 	defer st.Close()
 	var waker runtime.Waker
 	if a.opts.NATS != "" {
-		nc, err := nats.Connect(a.opts.NATS)
+		w, done, err := setup.Waker(a.opts.NATS)
 		if err != nil {
 			log.Warn("no wake-up: the run starts at the next sweep", "error", red.Error(err))
 		} else {
-			defer nc.Close()
-			defer func() { _ = nc.FlushTimeout(time.Second) }()
-			waker = queue.NewNATS(nc)
+			defer done()
+			waker = w
 		}
 	}
 	client := runtime.NewClient(st, red, waker)

@@ -15,8 +15,8 @@ var packages = map[string]string{
 	"events/jetstream":    "events events/internal/... redact internal/canonical internal/fault internal/telemetry",
 	"events/eventstest":   "events redact internal/canonical",
 
-	"model":           "model/strictyaml events redact internal/canonical internal/fault internal/telemetry",
-	"model/...":       "model events redact internal/canonical internal/fault internal/telemetry",
+	"model":           "internal/strictyaml events redact internal/canonical internal/fault internal/telemetry",
+	"model/...":       "model internal/strictyaml events redact internal/canonical internal/fault internal/telemetry",
 	"model/modeltest": "model model/scripted events redact internal/canonical",
 
 	"tools":           "events redact internal/canonical internal/fault internal/telemetry",
@@ -28,8 +28,8 @@ var packages = map[string]string{
 
 	"loops/loopstest": "loops model model/scripted tools tools/bogus events redact internal/canonical",
 
-	"agents":     "loops model model/strictyaml tools events redact internal/canonical",
-	"agents/...": "agents loops model model/strictyaml tools events redact internal/canonical",
+	"agents":     "loops model internal/strictyaml tools events redact internal/canonical",
+	"agents/...": "agents loops model internal/strictyaml tools events redact internal/canonical",
 
 	"ledger":            "events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/sqlstore":   "ledger events redact internal/canonical internal/fault internal/telemetry",
@@ -50,6 +50,7 @@ var packages = map[string]string{
 	"internal/canonical":        "",
 	"internal/embedded":         "",
 	"internal/fault":            "",
+	"internal/strictyaml":       "",
 	"internal/telemetry":        "events redact",
 	"internal/testenv":          "internal/embedded internal/testenv/pgserver",
 	"internal/testenv/pgserver": "",
@@ -59,7 +60,7 @@ var packages = map[string]string{
 	"examples/...":              "examples/... runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
 }
 
-const wiring = "cmd/internal/... runtime/... agents/... loops/... tools/... model/... ledger ledger/sqlstore ledger/postgres ledger/sqlite " +
+const wiring = "examples/... cmd/internal/... runtime/... agents/... loops/... tools/... model/... ledger ledger/sqlstore ledger/postgres ledger/sqlite " +
 	"events events/memory events/jetstream redact migrations " +
 	"internal/canonical internal/telemetry internal/embedded internal/fault"
 
@@ -67,7 +68,7 @@ const wiring = "cmd/internal/... runtime/... agents/... loops/... tools/... mode
 // may: servers, and the adapters that stand in for the outside world.
 const forTests = "internal/testenv/... internal/embedded internal/fault internal/canonical " +
 	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest " +
-	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite migrations"
+	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite ledger/sqlstore tools/builtin migrations"
 
 // spans is where the OpenTelemetry API may be used.
 const spans = "internal/telemetry runtime/... tools model events/jetstream events/internal/... ledger/... cmd/..."
@@ -93,8 +94,9 @@ var modules = map[string]string{
 	"github.com/google/jsonschema-go":          "tools tools/...",
 	"github.com/coregx/ahocorasick":            "redact",
 	"github.com/goccy/go-yaml":                 "agents cmd/...",
-	"gopkg.in/yaml.v3":                         "model/strictyaml agents internal/arch cmd/...",
+	"gopkg.in/yaml.v3":                         "internal/strictyaml agents internal/arch cmd/...",
 	"github.com/spf13/cobra":                   "cmd/...",
+	"github.com/spf13/pflag":                   "cmd/...", // cobra's own flags
 	"golang.org/x/mod":                         "ledger",
 	"golang.org/x/sync":                        "runtime/... events/... ledger/... tools cmd/... e2e/... bench/...",
 	"golang.org/x/time":                        "runtime/... model/...",
@@ -107,6 +109,7 @@ var modules = map[string]string{
 // other than ours would ever be.
 var modulesInTests = map[string]string{
 	"github.com/nats-io/nats-server/v2": "events/jetstream",
+	"runtime":                           "tools tools/toolstest", // Goexit inside a tool
 }
 
 // testModules may be imported by tests alone.
@@ -126,6 +129,7 @@ var longFiles = map[string]string{}
 // they wait for, or run in a synctest bubble, where sleeping costs nothing.
 var sleeps = map[string]string{
 	"internal/testenv/postgres.go": "between two looks at the connections of a database, which nothing announces",
+	"tools/effect_time_test.go":    "in a synctest bubble: a tool that is deaf to its context",
 }
 
 // globals: "package.name" → why this package-level variable may change.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/model"
-	"github.com/daybookhq/daybook/model/strictyaml"
+	"github.com/daybookhq/daybook/internal/strictyaml"
 )
 
 // Parse reads a policy: YAML with rules, of which the first that fits answers,

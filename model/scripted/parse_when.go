@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/daybookhq/daybook/model"
-	"github.com/daybookhq/daybook/model/strictyaml"
+	"github.com/daybookhq/daybook/internal/strictyaml"
 )
 
 func (p *parser) when(m *strictyaml.Map) condition {

@@ -205,7 +205,7 @@ func Open(ctx context.Context, o Options) (_ *System, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Bus, err = jetstream.Open(ctx, nc, jetstream.Config{Logger: o.Logger}); err != nil {
+	if s.Bus, err = jetstream.Open(ctx, nc, jetstream.Config{Logger: o.Logger, SyncAlways: o.Embedded() || o.Sync == "always"}); err != nil {
 		return nil, fmt.Errorf("open journal: %w", s.Redactor.Error(err))
 	}
 	s.Waker = queue.NewNATS(nc)
@@ -265,6 +265,18 @@ func (s *System) promise(ctx context.Context, o Options) (string, error) {
 	default:
 		return what + ", synced at an interval (assert --nats-sync=always if it is): a power cut may lose the last events of readonly calls and model answers, which are made again; destructive effects are safe in the database", nil
 	}
+}
+
+// Waker connects to NATS for wake-ups alone; close gives the connection back.
+func Waker(url string) (w *queue.NATS, closeFunc func(), err error) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	return queue.NewNATS(nc), func() {
+		_ = nc.FlushTimeout(time.Second) // a lost hint costs a sweep
+		nc.Close()
+	}, nil
 }
 
 // lockDir takes the worker role of an embedded directory. The kernel gives the

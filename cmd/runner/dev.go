@@ -1,0 +1,22 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func (a *app) devCommand() *cobra.Command {
+	var w workerFlags
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Everything in one process: embedded NATS, SQLite, one worker, one projector",
+		Example: `  runner dev --dir .daybook --agents ./agents --policy hello=hello.yaml
+  runner submit --dir .daybook --agent hello --input '"hi"' --key 1 --wait`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if a.opts.Dir == "" && a.opts.Postgres == "" {
+				a.opts.Dir = ".daybook"
+			}
+			return a.work(c.Context(), &w, true)
+		},
+	}
+	w.add(c)
+	return c
+}

@@ -1,0 +1,273 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/events/memory"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/ledger/sqlite"
+	"github.com/daybookhq/daybook/ledger/sqlstore"
+	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/redact"
+	"github.com/daybookhq/daybook/runtime"
+	"github.com/daybookhq/daybook/runtime/queue"
+	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/builtin"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a ledger, a journal and a projector for workers to live in.
+type world struct {
+	t      *testing.T
+	store  *sqlstore.Store
+	red    *redact.Redactor
+	vault  *redact.Vault
+	stream *memory.Stream
+	waker  *queue.Local
+	tools  []tools.Tool
+	limits events.Limits
+	agent  func(*agents.Agent)
+	model  model.Model
+	cfg    func(*runtime.Config)
+	n      atomic.Int64
+}
+
+func newWorld(t *testing.T, m model.Model, ts ...tools.Tool) *world {
+	t.Helper()
+	w := &world{t: t, red: redact.New(redact.Config{}), stream: memory.NewStream(memory.Config{}), waker: new(queue.Local), model: m}
+	w.vault = redact.NewVault(w.red)
+	w.tools = append([]tools.Tool{builtin.Finish(), builtin.Decline()}, ts...)
+	w.limits = events.Limits{MaxTurns: 8}
+	var err error
+	w.store, err = sqlite.Open(t.Context(), sqlite.Config{
+		Path:  filepath.Join(t.TempDir(), "ledger.db"),
+		Store: sqlstore.Config{Redactor: w.red, Grace: 50 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := ledger.NewProjector(w.store, w.stream.Consumer(), w.stream.Feed(), ledger.ProjectorConfig{Wait: 20 * time.Millisecond, FoldEvery: 50 * time.Millisecond})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = p.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-done
+		if err := w.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// worker is a running worker of a world.
+type worker struct {
+	*runtime.Worker
+	cancel context.CancelFunc
+	done   chan error
+	once   sync.Once
+}
+
+// stop asks for a graceful shutdown and waits for it.
+func (w *worker) stop(t *testing.T) {
+	t.Helper()
+	w.once.Do(func() {
+		w.cancel()
+		if err := <-w.done; err != nil {
+			t.Errorf("worker %s: %v", w.Name(), err)
+		}
+	})
+}
+
+func (w *world) start() *worker { return w.startOn(w.store) }
+
+// startOn starts a worker on l, which may be a ledger with faults.
+func (w *world) startOn(l runtime.Ledger) *worker {
+	w.t.Helper()
+	name := fmt.Sprintf("w%d", w.n.Add(1))
+	reg := new(tools.Registry)
+	if err := reg.Add(w.tools...); err != nil {
+		w.t.Fatal(err)
+	}
+	a := &agents.Agent{Name: "tester", Model: "test", Loop: "singleshot", Prompt: "Do it.", Limits: w.limits}
+	for _, tool := range w.tools {
+		a.Tools = append(a.Tools, tool.Definition().Name)
+	}
+	if w.agent != nil {
+		w.agent(a)
+	}
+	j := w.stream.Journal(name)
+	consumer := w.stream.Consumer()
+	cfg := runtime.Config{
+		Name: name, Ledger: l, Journal: j, Redactor: w.red, Secrets: w.vault, Tools: reg, Agents: []*agents.Agent{a},
+		Models: map[string]model.Model{"test": w.model}, Prices: model.DefaultPrices(), Waker: w.waker,
+		CatchUp: func(ctx context.Context, worker string) error {
+			_, err := ledger.ProjectTail(ctx, w.store, consumer, worker)
+			return err
+		},
+		LeaseTTL: time.Second, Sweep: 20 * time.Millisecond, ShutdownGrace: 5 * time.Second, ProbeEvery: 30 * time.Millisecond,
+		StayFor: 100 * time.Millisecond, Random: func() float64 { return 0 },
+	}
+	if w.cfg != nil {
+		w.cfg(&cfg)
+	}
+	rw, err := runtime.NewWorker(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k := &worker{Worker: rw, cancel: cancel, done: make(chan error, 1)}
+	go func() {
+		err := rw.Run(ctx)
+		end, stop := context.WithTimeout(context.Background(), 5*time.Second)
+		defer stop()
+		_ = j.Close(end)
+		k.done <- err
+	}()
+	w.t.Cleanup(func() { k.stop(w.t) })
+	return k
+}
+
+func (w *world) client() *runtime.Client { return runtime.NewClient(w.store, w.red, w.waker) }
+
+// submit queues a run with a key of its own.
+func (w *world) submit(input any) ledger.Run {
+	w.t.Helper()
+	r, _, err := w.client().Submit(w.t.Context(), runtime.Submit{Agent: "tester", Input: input, ClientKey: fmt.Sprint("key-", w.n.Add(1))})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// wait returns the run once it has ended or, with parked, waits.
+func (w *world) wait(id events.RunID, parked bool) ledger.Run {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	defer cancel()
+	c := w.client()
+	c.Poll = 5 * time.Millisecond
+	r, err := c.Wait(ctx, id, parked)
+	if err != nil {
+		w.t.Fatalf("wait for run %s in state %s (%s %s): %v\n%s", id, r.State, r.ParkReason, r.ParkDetail, err, w.story(id))
+	}
+	return r
+}
+
+// until waits for a condition that some worker brings about.
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			w.t.Fatalf("never happened: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// history returns the archived events of a run.
+func (w *world) history(id events.RunID) []events.Event {
+	w.t.Helper()
+	var es []events.Event
+	err := w.store.Events(context.Background(), id, 1, func(s events.Sealed) error {
+		e, err := s.Decode()
+		es = append(es, e)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return es
+}
+
+func (w *world) types(id events.RunID) []string {
+	var ts []string
+	for _, e := range w.history(id) {
+		ts = append(ts, string(e.Type))
+	}
+	return ts
+}
+
+func (w *world) story(id events.RunID) string {
+	s := ""
+	for _, e := range w.history(id) {
+		s += fmt.Sprintf("%4d e%d %s %+v\n", e.Seq, e.Epoch, e.Type, e.Data)
+	}
+	return s
+}
+
+// whole fails the test unless the record proves itself.
+func (w *world) whole() {
+	w.t.Helper()
+	w.until("projection caught up", func() bool {
+		n, err := w.store.FoldBehind(context.Background(), 0, 100)
+		return err == nil && n == 0
+	})
+	_, err := w.store.Verify(context.Background(), events.RunID{}, func(f ledger.Finding) error {
+		if f.Kind != ledger.Note {
+			w.t.Errorf("verify: %s run %s seq %d: %s", f.Kind, f.Run, f.Seq, f.Text)
+		}
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) want(id events.RunID, types ...string) {
+	w.t.Helper()
+	if got := w.types(id); !slices.Equal(got, types) {
+		w.t.Errorf("events of run %s:\n got %q\nwant %q\n%s", id, got, types, w.story(id))
+	}
+}
+
+func count[T events.Payload](w *world, id events.RunID) (n int) {
+	for _, e := range w.history(id) {
+		if _, ok := e.Data.(T); ok {
+			n++
+		}
+	}
+	return n
+}
+
+func last[T events.Payload](w *world, id events.RunID) T {
+	w.t.Helper()
+	var found T
+	ok := false
+	for _, e := range w.history(id) {
+		if p, is := e.Data.(T); is {
+			found, ok = p, true
+		}
+	}
+	if !ok {
+		w.t.Fatalf("run %s has no %T\n%s", id, found, w.story(id))
+	}
+	return found
+}
+
+func must(t tools.Tool, err error) tools.Tool {
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
