@@ -97,8 +97,9 @@ func (w *world) check(rt *rapid.T) {
 	}
 }
 
-func (w *world) claim(rt *rapid.T) {
-	run := rapid.SampledFrom(w.runs).Draw(rt, "run")
+func (w *world) claim(rt *rapid.T) { w.take(rt, rapid.SampledFrom(w.runs).Draw(rt, "run")) }
+
+func (w *world) take(rt *rapid.T, run ledger.Run) {
 	a := tryTake(rt, w.h, run)
 	if a == nil {
 		return
@@ -115,6 +116,9 @@ func (w *world) actor(rt *rapid.T) *actor {
 		return nil
 	}
 	a := rapid.SampledFrom(w.actors).Draw(rt, "actor")
+	if rapid.Bool().Draw(rt, "take over") {
+		w.take(rt, a.run)
+	}
 	if rapid.IntRange(0, 3).Draw(rt, "zombie") > 0 {
 		for _, b := range w.actors {
 			if b.run.ID == a.run.ID {
@@ -325,7 +329,11 @@ func (w *world) resolve(rt *rapid.T) {
 }
 
 func (w *world) advance(rt *rapid.T) {
-	d := rapid.SampledFrom([]time.Duration{time.Second, 6 * time.Second, 20 * time.Second, 2 * time.Minute, 20 * time.Minute}).Draw(rt, "by")
+	ds := []time.Duration{time.Second, 6 * time.Second, 20 * time.Second, 2 * time.Minute}
+	if w.kind == ledger.RecoveryKeyed {
+		ds = append(ds, keyTTL/3, keyTTL*5/6, keyTTL*5/6) // the latter between the ends of repeating and of the key
+	}
+	d := rapid.SampledFrom(ds).Draw(rt, "by")
 	w.now += d
 	w.h.Advance(d)
 }

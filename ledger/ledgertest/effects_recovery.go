@@ -101,8 +101,10 @@ func testFencedRepeat(t *testing.T, h Harness) {
 
 func testStricterRecovery(t *testing.T, h Harness) {
 	for _, c := range [][2]string{
-		{ledger.RecoveryNone, ledger.RecoveryKeyed}, {ledger.RecoveryNone, ledger.RecoveryFenced},
-		{ledger.RecoveryFenced, ledger.RecoveryNone}, {ledger.RecoveryKeyed, ledger.RecoveryFenced},
+		{ledger.RecoveryNone, ledger.RecoveryKeyed},
+		{ledger.RecoveryNone, ledger.RecoveryFenced},
+		{ledger.RecoveryFenced, ledger.RecoveryNone},
+		{ledger.RecoveryKeyed, ledger.RecoveryFenced},
 	} {
 		a := start(t, h)
 		a.want(ledger.Execute, refund(recovery(c[0])))
