@@ -149,7 +149,12 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 		OfArguments: v.OfArguments, Redacted: v.Redacted,
 	}
 	if v.Kind == ledger.Execute {
-		out.Until = earlier(sent.Add(v.Remaining), s.local.end())
+		// The lease's end moves on with each heartbeat: it ends the session's
+		// context, which is looked at here once more before the first byte.
+		out.Until = sent.Add(v.Remaining)
+		if s.local.left() <= 0 {
+			s.stop(errLeaseLost)
+		}
 	}
 	return out, nil
 }
@@ -257,13 +262,6 @@ func cut(s string, n int) string {
 		n--
 	}
 	return s[:n]
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 func (s *session) doubts() []events.ToolExecutionInDoubt {
