@@ -68,7 +68,7 @@ func (s *Store) Park(ctx context.Context, l ledger.Lease, p ledger.Prefix, park 
 		}
 		if park.Reason == events.ParkHandover {
 			// Nothing is waited for, so nothing can be missed.
-			return nil, handOver(ctx, tx, h)
+			return nil, errors.Join(handOver(ctx, tx, h), fault.Err("park.before_commit"))
 		}
 		if refusal, err = mayPark(ctx, tx, h, park); refusal != nil || err != nil {
 			return refusal, err
