@@ -59,12 +59,17 @@ func (k *killing) run(t *testing.T) string {
 
 // worker starts a worker with faults.
 func (k *killing) worker(t *testing.T, faults string) *process {
-	w := worker{queue: k.queue, faults: faults, counts: k.counts, log: filepath.Join(k.site.logs, k.queue+".log")}
+	w := worker{queue: k.queue, faults: faults, counts: k.counts, log: k.log()}
 	if k.how == slow {
 		w.timeout = 3 * time.Second
 	}
 	return k.site.start(t, k.prov, w)
 }
+
+func (k *killing) log() string { return filepath.Join(k.site.logs, k.queue+".log") }
+
+// workerStarted is what a worker says when it takes signals and is about to claim.
+const workerStarted = `msg="worker started"`
 
 // lived notes what a process did that has ended.
 func (k *killing) lived(t *testing.T, p *process) {
@@ -211,10 +216,14 @@ func (k *killing) rest(t *testing.T) error {
 // recover starts a worker without faults and lets it come to rest.
 func (k *killing) recover(t *testing.T) {
 	k.prov.set(func(p *provider) { p.before, p.after, p.delay = nil, nil, 0 })
+	before := strings.Count(tail(k.log(), 1<<20), workerStarted)
 	p := k.worker(t, "")
 	err := poll(patience, func() error {
-		if p.ended() {
+		switch {
+		case p.ended():
 			return errDead
+		case strings.Count(tail(k.log(), 1<<20), workerStarted) == before:
+			return fmt.Errorf("the worker has not started")
 		}
 		return k.rest(t)
 	})

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -49,10 +50,18 @@ func poll(d time.Duration, f func() error) error {
 	}
 }
 
-// binary builds a command with failpoints, once.
+// built are the binaries of this test run: command → path.
+var built sync.Map
+
+// binary builds a command with failpoints, once in a test run.
 func binary(t testing.TB, command string) string {
 	t.Helper()
-	return testenv.Build(t, command, raceFlags, "-tags=daybook_faults")
+	if path, ok := built.Load(command); ok {
+		return path.(string)
+	}
+	path := testenv.Build(t, command, raceFlags, "-tags=daybook_faults")
+	built.Store(command, path)
+	return path
 }
 
 // process is a worker or projector under test.

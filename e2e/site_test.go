@@ -146,7 +146,7 @@ func (s *site) start(t testing.TB, p *provider, w worker) *process {
 	}
 	args := s.flags()
 	if p.mode == fenced || w.embeds {
-		args = append(args, "--provider", p.srv.URL, "--timeout", w.timeout.String())
+		args = append(args, "--provider", p.srv.URL, "--mode", p.mode, "--timeout", w.timeout.String())
 		if w.queue != "" {
 			args = append(args, "--queue", w.queue)
 		}

@@ -1,7 +1,8 @@
 //go:build daybook_faults
 
 // Command worker is a Daybook worker with what no product has: a provider that
-// checks fences, and tools that try to let a secret out. It is wired by hand
+// checks fences, a tool that ignores its context, and tools that try to let a
+// secret out. It is wired by hand
 // from the public packages, as an embedding service would do it.
 package main
 
@@ -55,8 +56,9 @@ func main() {
 }
 
 type options struct {
-	dir, nats, postgres, provider, queue, secret string
-	timeout                                      time.Duration
+	dir, nats, postgres, provider, mode, queue, secret string
+	timeout                                            time.Duration
+	stubborn                                           bool
 }
 
 func run(ctx context.Context, args []string) (err error) {
@@ -66,6 +68,8 @@ func run(ctx context.Context, args []string) (err error) {
 	f.StringVar(&o.nats, "nats", "", "NATS URL")
 	f.StringVar(&o.postgres, "postgres", "", "PostgreSQL URL")
 	f.StringVar(&o.provider, "provider", "", "provider's URL")
+	f.StringVar(&o.mode, "mode", "fenced", "how the provider can be recovered: opaque, keyed, fenced or probe")
+	f.BoolVar(&o.stubborn, "stubborn", false, "a refund under way does not end with its context")
 	f.StringVar(&o.queue, "queue", "", "queue")
 	f.StringVar(&o.secret, "secret", "", "file with a secret that the tools try to let out")
 	f.DurationVar(&o.timeout, "timeout", time.Second, "how long one refund may take")
@@ -128,6 +132,7 @@ func work(ctx context.Context, bus *jetstream.Bus, st *sqlstore.Store, cfg runti
 	if err != nil {
 		return err
 	}
+	cfg.Logger.Info("worker started", "worker", cfg.Name)
 	p := ledger.NewProjector(st, bus.Consumer(), feed, ledger.ProjectorConfig{Logger: cfg.Logger})
 	pctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
@@ -186,7 +191,7 @@ func config(o options, secret string, red *redact.Redactor) (runtime.Config, err
 	if o.queue != "" {
 		cfg.Queues = []string{o.queue}
 	}
-	ts, err := fenced(o)
+	ts, err := refundTools(o)
 	if err != nil {
 		return cfg, err
 	}
@@ -221,54 +226,91 @@ func config(o options, secret string, red *redact.Redactor) (runtime.Config, err
 	return cfg, nil
 }
 
-// fenced is the refund example over a provider that checks fences.
-func fenced(o options) ([]tools.Tool, error) {
+// refundTools are the tools of the refund example, with a refund of our own.
+func refundTools(o options) ([]tools.Tool, error) {
 	example, err := refunds.Tools(o.provider, payments.Opaque, o.timeout, time.Hour)
 	if err != nil {
 		return nil, err
 	}
 	def := tools.Definition{
 		Name: "refund", Description: "Pays money back for an order, once.", Effect: tools.Destructive, Trust: tools.Own,
-		Scope: tools.ScopeTenant, Identity: []string{"order_id"}, Window: tools.Forever, Timeout: o.timeout, Recovery: tools.Fenced(),
+		Scope: tools.ScopeTenant, Identity: []string{"order_id"}, Window: tools.Forever, Timeout: o.timeout,
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	refund, err := tools.New(def, func(ctx context.Context, inv *tools.Invocation, in refunds.Request) (payments.Refund, error) {
-		body, err := json.Marshal(in)
-		if err != nil {
-			return payments.Refund{}, tools.NoEffect(err)
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.provider+"/refunds", bytes.NewReader(body))
-		if err != nil {
-			return payments.Refund{}, tools.NoEffect(err)
-		}
-		req.Header.Set("Idempotency-Key", inv.OpKey)
-		req.Header.Set("Fence", strconv.Itoa(inv.Fence))
-		resp, err := client.Do(req)
-		if err != nil {
-			return payments.Refund{}, err
-		}
-		defer resp.Body.Close()
-		var re payments.Refund
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return re, err
-		}
-		switch resp.StatusCode {
-		case http.StatusOK:
-			return re, json.Unmarshal(b, &re)
-		case http.StatusConflict: // ours is there already
-			if err := json.Unmarshal(b, &re); err != nil {
-				return re, err
-			}
-			return re, tools.AlreadyApplied(re)
-		default:
-			return re, fmt.Errorf("provider: %s: %s", resp.Status, b)
-		}
-	})
+	switch o.mode {
+	case "opaque":
+	case "keyed":
+		def.Recovery = tools.Keyed(time.Hour)
+	case "fenced":
+		def.Recovery = tools.Fenced()
+	case "probe":
+		def.Recovery = tools.Probed()
+	default:
+		return nil, fmt.Errorf("mode %q", o.mode)
+	}
+	c := client{o.provider, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, o.stubborn}
+	refund, err := tools.New(def, c.refund)
 	if err != nil {
 		return nil, err
 	}
+	if o.mode == "probe" {
+		refund = tools.WithProbe(refund, c.probe)
+	}
 	return []tools.Tool{example[0], refund}, nil
+}
+
+type client struct {
+	provider string
+	http     *http.Client
+	stubborn bool
+}
+
+func (c client) do(ctx context.Context, inv *tools.Invocation, method, path string, body []byte) (int, payments.Refund, error) {
+	var re payments.Refund
+	req, err := http.NewRequestWithContext(ctx, method, c.provider+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, re, tools.NoEffect(err)
+	}
+	req.Header.Set("Idempotency-Key", inv.OpKey)
+	req.Header.Set("Fence", strconv.Itoa(inv.Fence))
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, re, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, re, err
+	}
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusConflict {
+		return resp.StatusCode, re, fmt.Errorf("provider: %s: %s", resp.Status, b)
+	}
+	return resp.StatusCode, re, json.Unmarshal(b, &re)
+}
+
+func (c client) refund(ctx context.Context, inv *tools.Invocation, in refunds.Request) (payments.Refund, error) {
+	if c.stubborn {
+		ctx = context.WithoutCancel(ctx)
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return payments.Refund{}, tools.NoEffect(err)
+	}
+	code, re, err := c.do(ctx, inv, http.MethodPost, "/refunds", body)
+	if err == nil && code == http.StatusConflict {
+		return re, tools.AlreadyApplied(re) // this very key
+	}
+	return re, err
+}
+
+func (c client) probe(ctx context.Context, inv *tools.Invocation) (tools.ProbeResult, error) {
+	code, re, err := c.do(ctx, inv, http.MethodGet, "/refunds/"+inv.OpKey, nil)
+	switch {
+	case err == nil:
+		return tools.ProbeResult{State: tools.ProbeHappened, Result: re}, nil
+	case code == http.StatusNotFound:
+		return tools.ProbeResult{State: tools.ProbeDidNotHappen}, nil
+	}
+	return tools.ProbeResult{}, err
 }
 
 // leaky tools put a secret wherever a tool's words go.
