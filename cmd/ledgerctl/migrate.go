@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookhq/daybook/cmd/internal/setup"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 func (a *app) migrateCommand() *cobra.Command {
@@ -19,11 +19,11 @@ applied. Run again it does nothing; several at a time wait for each other.`,
   DAYBOOK_POSTGRES_URL=postgres://daybook@127.0.0.1/daybook ledgerctl migrate`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			done, err := setup.Migrate(c.Context(), a.where())
+			done, err := system.Migrate(c.Context(), a.where())
 			for _, name := range done {
 				fmt.Fprintf(a.out, "applied %s\n", name)
 			}
-			if errors.Is(err, setup.ErrOptions) {
+			if errors.Is(err, system.ErrOptions) {
 				return usageError{err}
 			}
 			if err == nil && len(done) == 0 {

@@ -13,15 +13,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/daybookhq/daybook/cmd/internal/setup"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/redact"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 // app is what every command shares: where the ledger is, how to write, and the
 // clock that ages are counted on.
 type app struct {
-	opts     setup.Options
+	opts     system.Options
 	output   string
 	in       io.Reader
 	out, err io.Writer
@@ -132,7 +132,7 @@ func envDuration(name string, otherwise time.Duration) time.Duration {
 
 // where settles the two ways to say where the ledger is: a flag overrules the
 // environment, also the other one's.
-func (a *app) where() setup.Options {
+func (a *app) where() system.Options {
 	o := a.opts
 	if a.flags.Changed("postgres") && !a.flags.Changed("dir") {
 		o.Dir = ""
@@ -146,8 +146,8 @@ func (a *app) where() setup.Options {
 
 // open opens the ledger for one command.
 func (a *app) open(ctx context.Context) (ledger.Store, *redact.Redactor, error) {
-	st, r, err := setup.OpenLedger(ctx, a.where())
-	if errors.Is(err, setup.ErrOptions) {
+	st, r, err := system.OpenLedger(ctx, a.where())
+	if errors.Is(err, system.ErrOptions) {
 		return nil, nil, usageError{err}
 	}
 	return st, r, err

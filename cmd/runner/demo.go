@@ -19,9 +19,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookhq/daybook/cmd/internal/setup"
 	"github.com/daybookhq/daybook/examples/refunds"
 	"github.com/daybookhq/daybook/examples/refunds/payments"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 // wantKills is how many kills a demo needs to have shown anything.
@@ -145,7 +145,7 @@ func (s *supervisor) prepare(ctx context.Context) (err error) {
 	}
 	if s.app.opts.Embedded() {
 		s.app.opts.Dir = d.dataDir
-	} else if _, err := setup.Migrate(ctx, s.app.opts); err != nil {
+	} else if _, err := system.Migrate(ctx, s.app.opts); err != nil {
 		return err
 	}
 	var b [6]byte

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookhq/daybook/cmd/internal/setup"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/runtime"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 // demoChildCommand is one worker of the demo: the whole embedded system, which
@@ -33,7 +33,7 @@ func (a *app) demoChildCommand() *cobra.Command {
 				return err
 			}
 			a.opts.Logger = log
-			sys, err := setup.Open(c.Context(), a.opts)
+			sys, err := system.Open(c.Context(), a.opts)
 			if err != nil {
 				return asUsage(err)
 			}
@@ -61,7 +61,7 @@ func (a *app) demoChildCommand() *cobra.Command {
 }
 
 // workOff submits every row and returns when no run can go on by itself.
-func workOff(ctx context.Context, sys *setup.System, tenant, file string) error {
+func workOff(ctx context.Context, sys *system.System, tenant, file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err

@@ -12,10 +12,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/daybookhq/daybook/cmd/internal/setup"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/examples/refunds/payments"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 // summary is what a demo came to. Its JSON names are a contract.
@@ -70,7 +70,7 @@ func (s *supervisor) summary(ctx context.Context, took time.Duration) (*summary,
 	if s.bad == nil {
 		sum.RejectedRows = []rejected{}
 	}
-	st, _, err := setup.OpenLedger(ctx, o)
+	st, _, err := system.OpenLedger(ctx, o)
 	if err != nil {
 		return nil, err
 	}

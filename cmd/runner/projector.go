@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookhq/daybook/cmd/internal/setup"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 func (a *app) projectorCommand() *cobra.Command {
@@ -28,13 +27,12 @@ func (a *app) project(ctx context.Context) error {
 	if a.opts.Embedded() {
 		return usagef("projector needs --nats and --postgres: an embedded directory has its projector in runner dev")
 	}
-	sys, err := setup.Open(ctx, a.opts)
+	sys, err := system.Open(ctx, a.opts)
 	if err != nil {
 		return asUsage(err)
 	}
 	defer sys.Close()
-	log = slog.New(sys.Redactor.Handler(log.Handler()))
-	p, err := newProjector(sys, log)
+	p, err := sys.Projector()
 	if err != nil {
 		return err
 	}

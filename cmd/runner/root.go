@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookhq/daybook/cmd/internal/setup"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 // app is what every command shares: where the system is, and where to write.
 type app struct {
-	opts     setup.Options
+	opts     system.Options
 	logLevel string
 	in       io.Reader
 	out, err io.Writer

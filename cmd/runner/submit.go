@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookhq/daybook/cmd/internal/setup"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/runtime"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 type submitFlags struct {
@@ -65,14 +65,14 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		return err
 	}
 	a.opts.Logger = log
-	st, red, err := setup.OpenLedger(ctx, a.opts)
+	st, red, err := system.OpenLedger(ctx, a.opts)
 	if err != nil {
 		return asUsage(err)
 	}
 	defer st.Close()
 	var waker runtime.Waker
 	if a.opts.NATS != "" {
-		w, done, err := setup.Waker(a.opts.NATS)
+		w, done, err := system.Waker(a.opts.NATS)
 		if err != nil {
 			log.Warn("no wake-up: the run starts at the next sweep", "error", red.Error(err))
 		} else {

@@ -3,23 +3,19 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/agents"
-	"github.com/daybookhq/daybook/cmd/internal/setup"
 	"github.com/daybookhq/daybook/examples/refunds"
 	"github.com/daybookhq/daybook/examples/refunds/payments"
-	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/scripted"
 	"github.com/daybookhq/daybook/runtime"
+	"github.com/daybookhq/daybook/runtime/system"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/bogus"
 	"github.com/daybookhq/daybook/tools/builtin"
@@ -57,17 +53,11 @@ func (w *workerFlags) add(c *cobra.Command) {
 	f.DurationVar(&w.grace, "shutdown-grace", 20*time.Second, "how long acts under way may take after a signal to stop")
 }
 
-// config turns the flags into a worker's configuration on sys.
-func (w *workerFlags) config(sys *setup.System, log *slog.Logger) (runtime.Config, error) {
+// config turns the flags into a worker's configuration.
+func (w *workerFlags) config() (runtime.Config, error) {
 	cfg := runtime.Config{
-		Name: w.name, Ledger: sys.Store, Redactor: sys.Redactor, Secrets: sys.Vault, Waker: sys.Waker, Queues: w.queues,
-		Concurrency: w.concurrency, LeaseTTL: w.ttl, Sweep: w.sweep, ShutdownGrace: w.grace, Logger: log,
-		Models: map[string]model.Model{}, Prices: model.DefaultPrices(), Tools: new(tools.Registry),
-	}
-	consumer := sys.Bus.Consumer()
-	cfg.CatchUp = func(ctx context.Context, worker string) error {
-		_, err := ledger.ProjectTail(ctx, sys.Store, consumer, worker)
-		return err
+		Name: w.name, Queues: w.queues, Concurrency: w.concurrency, LeaseTTL: w.ttl, Sweep: w.sweep, ShutdownGrace: w.grace,
+		Models: map[string]model.Model{}, Tools: new(tools.Registry),
 	}
 	if err := w.addTools(cfg.Tools); err != nil {
 		return cfg, err
@@ -165,7 +155,7 @@ func (a *app) work(ctx context.Context, w *workerFlags, project bool) error {
 		return err
 	}
 	a.opts.Logger = log
-	sys, err := setup.Open(ctx, a.opts)
+	sys, err := system.Open(ctx, a.opts)
 	if err != nil {
 		return asUsage(err)
 	}
@@ -173,73 +163,17 @@ func (a *app) work(ctx context.Context, w *workerFlags, project bool) error {
 	return a.workOn(ctx, sys, w, project)
 }
 
-func (a *app) workOn(ctx context.Context, sys *setup.System, w *workerFlags, project bool) (err error) {
-	log := slog.New(sys.Redactor.Handler(a.opts.Logger.Handler()))
-	cfg, err := w.config(sys, log)
+func (a *app) workOn(ctx context.Context, sys *system.System, w *workerFlags, project bool) error {
+	cfg, err := w.config()
 	if err != nil {
 		return err
 	}
-	worker, err := newWorker(sys, cfg)
-	if err != nil {
-		return err
-	}
-	log.Info("worker started", "worker", worker.Name(), "promise", sys.Promise)
-	defer func() {
-		// What the journal accepted is sent before the process ends.
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		err = errors.Join(err, worker.journal.Close(end))
-	}()
-	if !project {
-		return worker.Run(ctx)
-	}
-	p, err := newProjector(sys, log)
-	if err != nil {
-		return err
-	}
-	// The projector outlives the worker, so that what the worker records while it
-	// shuts down is projected too.
-	pctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	var perr error
-	wg.Add(1)
-	go func() { defer wg.Done(); perr = p.Run(pctx) }()
-	err = worker.Run(ctx)
-	stop()
-	wg.Wait()
-	return errors.Join(err, perr)
-}
-
-// workerWithJournal is a worker and the journal it writes to.
-type workerWithJournal struct {
-	*runtime.Worker
-	journal interface{ Close(context.Context) error }
-}
-
-func newWorker(sys *setup.System, cfg runtime.Config) (workerWithJournal, error) {
-	if cfg.Name == "" {
-		cfg.Name = runtime.DefaultName()
-	}
-	j, err := sys.Bus.Journal(cfg.Name)
-	if err != nil {
-		return workerWithJournal{}, fmt.Errorf("open journal of %s: %w", cfg.Name, err)
-	}
-	cfg.Journal = j
-	w, err := runtime.NewWorker(cfg)
-	return workerWithJournal{Worker: w, journal: j}, err
-}
-
-func newProjector(sys *setup.System, log *slog.Logger) (*ledger.Projector, error) {
-	feed, err := sys.Bus.Feed()
-	if err != nil {
-		return nil, err
-	}
-	return ledger.NewProjector(sys.Store, sys.Bus.Consumer(), feed, ledger.ProjectorConfig{Logger: log}), nil
+	return sys.Work(ctx, cfg, project)
 }
 
 // asUsage marks errors about where the system is as a wrong command line.
 func asUsage(err error) error {
-	if errors.Is(err, setup.ErrOptions) {
+	if errors.Is(err, system.ErrOptions) {
 		return usageError{err}
 	}
 	return err

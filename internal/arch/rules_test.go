@@ -40,7 +40,9 @@ var packages = map[string]string{
 
 	"runtime":       "runtime/queue agents loops loops/singleshot tools model ledger events redact internal/canonical internal/fault internal/telemetry",
 	"runtime/queue": "ledger events redact internal/canonical internal/fault internal/telemetry",
-	"runtime/...":   "runtime runtime/queue agents loops tools model ledger events redact internal/canonical internal/fault internal/telemetry",
+	// The parts as they ship, wired for whoever embeds Daybook; see docs/decisions/0005.
+	"runtime/system": "runtime runtime/queue ledger ledger/sqlstore ledger/postgres ledger/sqlite events events/jetstream model redact internal/embedded internal/fault",
+	"runtime/...":    "runtime runtime/queue agents loops tools model ledger events redact internal/canonical internal/fault internal/telemetry",
 
 	// cmd is the only wiring: it may see every public package and what makes one
 	// process of them, but nothing that only tests should.
@@ -60,7 +62,7 @@ var packages = map[string]string{
 	"examples/...":              "examples/... runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
 }
 
-const wiring = "examples/... cmd/internal/... runtime/... agents/... loops/... tools/... model/... ledger ledger/sqlstore ledger/postgres ledger/sqlite " +
+const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/sqlstore ledger/postgres ledger/sqlite " +
 	"events events/memory events/jetstream redact migrations " +
 	"internal/canonical internal/telemetry internal/embedded internal/fault"
 
@@ -77,7 +79,7 @@ const spans = "internal/telemetry runtime/... tools model events/jetstream event
 // be imported. An outside module without a rule fails: it needs its line here
 // and in docs/decisions.
 var modules = map[string]string{
-	"github.com/nats-io/nats.go":        "events/jetstream runtime/queue internal/... cmd/internal/setup e2e/... bench/...",
+	"github.com/nats-io/nats.go":        "events/jetstream runtime/queue internal/... runtime/system e2e/... bench/...",
 	"github.com/nats-io/nats-server/v2": "internal/embedded internal/testenv/...",
 	"github.com/jackc/pgx/v5":           "ledger/postgres migrations internal/testenv/... e2e/... bench/...",
 	"modernc.org/sqlite":                "ledger/sqlite migrations",

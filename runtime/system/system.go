@@ -1,6 +1,9 @@
-// Package setup is the wiring that both binaries share: it opens the ledger
-// and the bus from a directory (embedded) or from two URLs (distributed).
-package setup
+// Package system opens the parts that a worker needs, wired as they ship: the
+// ledger and the bus, from a directory (embedded: SQLite and a NATS server in
+// this process) or from two URLs (distributed: PostgreSQL and NATS). It is for
+// programs that embed Daybook; cmd/runner uses nothing else. A program that
+// wires the parts itself needs only package runtime.
+package system
 
 import (
 	"context"
@@ -152,7 +155,9 @@ type System struct {
 	// Promise says in words what the journal's settings promise.
 	Promise string
 
-	closers []func()
+	log      *slog.Logger
+	embedded bool
+	closers  []func()
 }
 
 // Close closes everything in reverse order.
@@ -170,7 +175,7 @@ func Open(ctx context.Context, o Options) (_ *System, err error) {
 	if err := o.check(true); err != nil {
 		return nil, err
 	}
-	s := &System{}
+	s := &System{log: slog.New(slog.DiscardHandler), embedded: o.Embedded()}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -190,6 +195,9 @@ func Open(ctx context.Context, o Options) (_ *System, err error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { _ = s.Store.Close() })
+	if o.Logger != nil {
+		s.log = slog.New(s.Redactor.Handler(o.Logger.Handler()))
+	}
 	s.Vault = redact.NewVault(s.Redactor)
 	for name, value := range o.Secrets {
 		if err := s.Vault.Set(name, value); err != nil {

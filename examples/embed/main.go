@@ -1,0 +1,60 @@
+// Command embed is a Go service with one tool of its own: it queues a run and
+// waits for it. Kill it at any moment and start it again: the mail is sent once.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/scripted"
+	"github.com/daybookhq/daybook/runtime"
+	"github.com/daybookhq/daybook/runtime/system"
+	"github.com/daybookhq/daybook/tools"
+)
+
+type mail struct {
+	To string `json:"to" jsonschema:"who gets the mail"`
+}
+
+func run(ctx context.Context, dir string) (string, error) {
+	send, err := tools.New(tools.Definition{Name: "send_mail", Description: "Sends a mail.", Effect: tools.Destructive, Trust: tools.Own},
+		func(_ context.Context, in *tools.Invocation, m mail) (string, error) {
+			return fmt.Sprintf("mail to %s sent under key %.8s", m.To, in.OpKey), nil
+		})
+	if err != nil {
+		return "", err
+	}
+	reg, err := tools.NewRegistry(send)
+	if err != nil {
+		return "", err
+	}
+	sys, err := system.Open(ctx, system.Options{Dir: dir})
+	if err != nil {
+		return "", err
+	}
+	defer sys.Close()
+	agent := &agents.Agent{Name: "mailer", Model: "script", Loop: "singleshot", Tools: []string{"send_mail"}, Prompt: "Send the mail."}
+	script := scripted.Script(scripted.Answer{Calls: []scripted.Call{{Name: "send_mail", Arguments: `{"to":"ann"}`}}}, scripted.Answer{Text: "Sent."})
+	work, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		done <- sys.Work(work, runtime.Config{Agents: []*agents.Agent{agent}, Tools: reg, Models: map[string]model.Model{"script": script}}, true)
+	}()
+	r, _, err := sys.Client().Submit(ctx, runtime.Submit{Agent: "mailer", Input: "write to ann", ClientKey: "mail-1"})
+	if err == nil {
+		r, err = sys.Client().Wait(ctx, r.ID, true)
+	}
+	stop()
+	return fmt.Sprintf("run %s: %s", r.State, r.Result), errors.Join(err, <-done)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	fmt.Println(run(ctx, ".daybook"))
+}
