@@ -20,22 +20,24 @@ const probeTimeout = 30 * time.Second
 // it can be asked, else wait. done means that there is no doubt (any more) and
 // the loop may be asked.
 func (s *session) settleDoubts(ctx context.Context) (done bool, err error) {
-	for _, d := range s.doubts() {
-		switch d.Ref.Recovery {
-		case ledger.RecoveryKeyed, ledger.RecoveryFenced:
-			again, err := s.again(ctx, d)
-			if err != nil || again {
-				return false, err
-			}
-		case ledger.RecoveryProbe:
-			settled, err := s.probe(ctx, d)
-			if err != nil || settled {
-				return false, err
-			}
-		}
-		return false, s.parkInDoubt(ctx, d.Call, d.Tool, d.Ref.OpKey, 0)
+	ds := s.doubts()
+	if len(ds) == 0 {
+		return true, nil
 	}
-	return true, nil
+	d := ds[0] // in request order; the rest wait for this one
+	switch d.Ref.Recovery {
+	case ledger.RecoveryKeyed, ledger.RecoveryFenced:
+		again, err := s.again(ctx, d)
+		if err != nil || again {
+			return false, err
+		}
+	case ledger.RecoveryProbe:
+		settled, err := s.probe(ctx, d)
+		if err != nil || settled {
+			return false, err
+		}
+	}
+	return false, s.parkInDoubt(ctx, d.Call, d.Tool, d.Ref.OpKey, 0)
 }
 
 // again dispatches a keyed or fenced call once more under the same key. Begin

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/daybookhq/daybook/events"
-	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/internal/strictyaml"
+	"github.com/daybookhq/daybook/model"
 )
 
 // Parse reads a policy: YAML with rules, of which the first that fits answers,

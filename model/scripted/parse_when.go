@@ -4,8 +4,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/internal/strictyaml"
+	"github.com/daybookhq/daybook/model"
 )
 
 func (p *parser) when(m *strictyaml.Map) condition {
