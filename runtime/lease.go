@@ -36,10 +36,15 @@ func newLocalLease(now func() time.Time, sent time.Time, remaining time.Duration
 	return l
 }
 
-func (l *localLease) expire() {
-	if l.left() <= 0 {
+func (l *localLease) expire() { l.check() }
+
+// check ends what hangs on the lease if it has ended, by whichever clock, and
+// reports whether it has. The timer alone would not see a wall clock that jumped.
+func (l *localLease) check() (ended bool) {
+	if ended = l.left() <= 0; ended {
 		l.cancel(errLeaseLost)
 	}
+	return ended
 }
 
 // extend moves the end on; a lease that has ended locally stays ended.

@@ -62,7 +62,7 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	cancel()
 	fault.Point("model.after_reply")
 	// An answer is recorded whatever happened to the session meanwhile.
-	rctx := context.WithoutCancel(ctx)
+	rctx := s.w.life
 	took := s.w.cfg.Now().Sub(began).Milliseconds()
 	if err != nil {
 		return s.recordModelError(rctx, step.Turn, attempt, model.AsError(err), took)

@@ -62,9 +62,7 @@ func (s *session) open(ctx context.Context) error {
 	if err := s.openEpoch(ctx, base); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.ready = true
-	s.mu.Unlock()
+	s.ready.Store(true)
 	return s.adopt(facts...)
 }
 

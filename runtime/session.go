@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybookhq/daybook/agents"
@@ -36,19 +37,25 @@ type session struct {
 	prompt string
 
 	// mu guards what numbers events. It is held while the journal accepts an
-	// event, never while the database or a tool is asked.
-	mu        sync.Mutex
-	hist      *loops.History
-	terminal  events.Payload // the event that ended the run, if it is in the history
-	prefix    ledger.Prefix  // numbered, not known to be in the archive
-	last      events.Receipt
-	factsAt   time.Time // when the oldest fact that no barrier carried was recorded; zero = none
-	beatFacts []events.Fact
+	// event, which may take as long as the journal is full, so nothing that
+	// heartbeats or claims need is behind it.
+	mu       sync.Mutex
+	hist     *loops.History
+	terminal events.Payload // the event that ended the run, if it is in the history
+	prefix   ledger.Prefix  // numbered, not known to be in the archive
+	last     events.Receipt
+	factsAt  time.Time // when the oldest fact that no barrier carried was recorded; zero = none
+
+	// in guards what comes in from heartbeats and barriers. It is held for
+	// moments only, and taken after mu.
+	in        sync.Mutex
+	pending   []events.Fact // to be numbered, in insertion order
 	cancelReq *ledger.Beat
-	poke      chan struct{}
 	tokens    map[events.ID]bool // attempts running here
-	ready     bool               // the history is read and the epoch is open
-	pumpDone  chan struct{}
+
+	poke     chan struct{}
+	ready    atomic.Bool // the history is read and the epoch is open
+	pumpDone chan struct{}
 }
 
 func newSession(w *Worker, c ledger.Claim, sent time.Time) *session {
@@ -78,8 +85,8 @@ func (s *session) handingOver() bool {
 }
 
 func (s *session) runningTokens() []events.ID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.in.Lock()
+	defer s.in.Unlock()
 	ts := make([]events.ID, 0, len(s.tokens))
 	for t := range s.tokens {
 		ts = append(ts, t)
@@ -87,21 +94,22 @@ func (s *session) runningTokens() []events.ID {
 	return ts
 }
 
-// beat takes a heartbeat's answer: the lease, pending facts, a request to cancel.
+// beat takes a heartbeat's answer: the lease, pending facts, a request to
+// cancel. It never waits for the journal: the leases of all runs hang on it.
 func (s *session) beat(b ledger.Beat, sent time.Time) {
 	if !b.Held {
 		s.stop(errLeaseLost)
 		return
 	}
 	s.local.extend(sent, b.Remaining)
-	s.mu.Lock()
-	s.beatFacts = append(s.beatFacts, b.Facts...)
+	s.expect(b.Facts...)
 	if b.Cancelling {
+		s.in.Lock()
 		s.cancelReq = &b
-	}
-	s.mu.Unlock()
-	if b.Cancelling {
-		s.stop(errCancelled)
+		s.in.Unlock()
+		if s.ready.Load() { // before that there is nothing to cut short: the first step sees it
+			s.stop(errCancelled)
+		}
 	}
 	select {
 	case s.poke <- struct{}{}:
@@ -120,7 +128,7 @@ func (s *session) pump() {
 		case <-s.ctx.Done():
 			return
 		case <-s.poke:
-			if err := s.adoptBeatFacts(false); err != nil {
+			if err := s.adoptPending(false); err != nil {
 				s.log.Warn("adopt facts", "error", s.w.cfg.Redactor.Error(err))
 			}
 		case <-tick.C:
@@ -137,33 +145,58 @@ func (s *session) pump() {
 const maxPrefix = 512
 
 func (s *session) flushDue() bool {
+	if !s.ready.Load() {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := !s.factsAt.IsZero() && s.w.cfg.Now().Sub(s.factsAt) > time.Second
-	return s.ready && (old || len(s.prefix) > maxPrefix)
+	return old || len(s.prefix) > maxPrefix
 }
 
-// adoptBeatFacts numbers the facts that came in. While a step is under way
+// expect notes pending facts. Every answer lists all that the database has, so
+// most of them are known already.
+func (s *session) expect(fs ...events.Fact) {
+	s.in.Lock()
+	defer s.in.Unlock()
+	known := make(map[events.ID]bool, len(s.pending))
+	for _, f := range s.pending {
+		known[f.ID] = true
+	}
+	for _, f := range fs {
+		if !known[f.ID] {
+			s.pending = append(s.pending, f)
+		}
+	}
+}
+
+// adoptPending numbers the facts that came in. While a step is under way
 // (idle is false) those that could be taken for its outcome wait.
-func (s *session) adoptBeatFacts(idle bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ready {
+func (s *session) adoptPending(idle bool) error {
+	if !s.ready.Load() {
 		return nil
 	}
-	fs := s.beatFacts
-	s.beatFacts = nil
-	for i, f := range fs {
-		if !idle && couldBeMistaken(f) {
-			s.beatFacts = append(s.beatFacts, f)
-			continue
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.in.Lock()
+	fs := s.pending
+	s.pending = nil
+	s.in.Unlock()
+	var err error
+	var wait []events.Fact
+	for _, f := range fs {
+		if err == nil && (idle || !couldBeMistaken(f)) {
+			err = s.adoptLocked(f)
+			if err == nil {
+				continue
+			}
 		}
-		if err := s.adoptLocked(f); err != nil {
-			s.beatFacts = append(s.beatFacts, fs[i:]...)
-			return err
-		}
+		wait = append(wait, f)
 	}
-	return nil
+	s.in.Lock()
+	defer s.in.Unlock()
+	s.pending = append(wait, s.pending...)
+	return err
 }
 
 // couldBeMistaken reports whether a fact is an outcome that an older holder's
@@ -192,16 +225,22 @@ func (s *session) Record(ctx context.Context, p events.Payload) error {
 
 // recordAcked is Record that also waits for the journal.
 func (s *session) recordAcked(ctx context.Context, ps ...events.Payload) error {
+	r, err := s.recordAll(ctx, ps)
+	if err != nil {
+		return err
+	}
+	return await(ctx, r)
+}
+
+func (s *session) recordAll(ctx context.Context, ps []events.Payload) (events.Receipt, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range ps {
 		if _, err := s.recordLocked(ctx, p); err != nil {
-			s.mu.Unlock()
-			return err
+			return nil, err
 		}
 	}
-	r := s.last
-	s.mu.Unlock()
-	return await(ctx, r)
+	return s.last, nil
 }
 
 func await(ctx context.Context, r events.Receipt) error {
@@ -310,7 +349,7 @@ func (s *session) adoptLocked(f events.Fact) error {
 		return fmt.Errorf("adopt %s: %w", f.Type, err)
 	}
 	// A fact is recorded whatever happens to the act around it.
-	if _, err := s.appendLocked(context.WithoutCancel(s.ctx), sealed); err != nil {
+	if _, err := s.appendLocked(s.w.life, sealed); err != nil {
 		return err
 	}
 	if s.factsAt.IsZero() {
@@ -408,9 +447,7 @@ func (s *session) flush(ctx context.Context) error {
 	return s.barrier(ctx, "flush", func(p ledger.Prefix) error {
 		fs, err := s.w.cfg.Ledger.Flush(ctx, s.lease, p)
 		if err == nil {
-			s.mu.Lock()
-			s.beatFacts = append(s.beatFacts, fs...)
-			s.mu.Unlock()
+			s.expect(fs...)
 		}
 		return err
 	})

@@ -119,9 +119,9 @@ type sessionEffects struct {
 func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verdict, error) {
 	s := e.s
 	token := s.w.ids.Event()
-	s.mu.Lock()
+	s.in.Lock()
 	s.tokens[token] = true
-	s.mu.Unlock()
+	s.in.Unlock()
 	li := ledger.Intent{
 		Token: token, Call: in.Call, CallAttempt: in.CallAttempt, Tool: in.Tool.Name, Effect: string(in.Tool.Effect),
 		Scope: ledger.Scope(in.Tool.Scope), Window: in.Tool.Window, Identity: in.Identity, Arguments: in.Arguments,
@@ -221,7 +221,7 @@ func (e *sessionEffects) End(ctx context.Context, out tools.Outcome) (tools.Sett
 		s.log.Warn("end: database unavailable, trying again", "in", wait, "error", s.w.cfg.Redactor.Error(err))
 		select {
 		case <-time.After(wait):
-		case <-s.w.hard:
+		case <-s.w.life.Done():
 		}
 	}
 }
@@ -231,8 +231,8 @@ var outcomeKinds = map[tools.OutcomeKind]ledger.OutcomeKind{
 }
 
 func (e *sessionEffects) forget(token events.ID) {
-	e.s.mu.Lock()
-	defer e.s.mu.Unlock()
+	e.s.in.Lock()
+	defer e.s.in.Unlock()
 	delete(e.s.tokens, token)
 }
 

@@ -73,7 +73,7 @@ func (s *session) steps() error {
 	}
 	bound := false
 	for {
-		err := s.adoptBeatFacts(true)
+		err := s.adoptPending(true)
 		if err == nil {
 			bound, err = s.next(ctx, bound)
 		}
@@ -175,8 +175,8 @@ func stopEvent(st loops.Stop, turns int) events.Payload {
 }
 
 func (s *session) cancelRequested() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.in.Lock()
+	defer s.in.Unlock()
 	return s.cancelReq != nil
 }
 
@@ -197,7 +197,7 @@ func (s *session) end(ctx context.Context, p events.Payload) error {
 // endEarly ends a run whose session was stopped by a cancel or the deadline.
 // The lease is still held, so it works under a context of its own.
 func (s *session) endEarly(cause error) error {
-	ctx, stop := context.WithDeadlineCause(context.WithoutCancel(s.ctx), s.local.end(), errLeaseLost)
+	ctx, stop := context.WithDeadlineCause(s.w.life, s.local.end(), errLeaseLost)
 	defer stop()
 	if _, ended := s.hist.Terminal(); !ended {
 		var err error
@@ -222,13 +222,13 @@ func (s *session) endEarly(cause error) error {
 
 func (s *session) recordCancelled(ctx context.Context) error {
 	by, reason := s.run.CancelBy, s.run.CancelReason
-	s.mu.Lock()
+	s.in.Lock()
 	if s.cancelReq != nil {
 		by, reason = s.cancelReq.CancelBy, s.cancelReq.CancelReason
 	}
-	s.mu.Unlock()
+	s.in.Unlock()
 	// The operator's fact goes first: it is why the run ends.
-	if err := s.adoptBeatFacts(true); err != nil {
+	if err := s.adoptPending(true); err != nil {
 		return err
 	}
 	return s.Record(ctx, events.RunCancelled{By: by, Reason: reason, Turns: s.hist.Turn()})
@@ -311,10 +311,7 @@ func (s *session) unworkable(ctx context.Context, err error) error {
 		return err
 	}
 	s.log.Error("cannot continue the run here", "error", s.w.cfg.Redactor.Error(err))
-	s.mu.Lock()
-	ready := s.ready
-	s.mu.Unlock()
-	if !ready {
+	if !s.ready.Load() {
 		return err // its history cannot be read: nothing may be appended
 	}
 	if perr := s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: err.Error()}, time.Minute); !errors.Is(perr, errLeft) {

@@ -169,8 +169,10 @@ type Worker struct {
 	sessions map[events.RunID]*session
 	wg       sync.WaitGroup
 	freed    chan struct{}
-	hard     chan struct{} // closed when the shutdown's grace is over
-	blobs    sync.Map      // hash → stored: prompts and agents repeat
+	// life ends when the shutdown's grace is over: nothing waits beyond it.
+	life context.Context //nolint:containedctx // it is the worker's own
+	die  context.CancelCauseFunc
+	blobs    sync.Map // hash → stored: prompts and agents repeat
 }
 
 // NewWorker checks cfg and returns a worker that does nothing until Run.
@@ -187,8 +189,8 @@ func NewWorker(cfg Config) (*Worker, error) {
 		log:      cfg.Logger.With("worker", cfg.Name),
 		sessions: map[events.RunID]*session{},
 		freed:    make(chan struct{}, 1),
-		hard:     make(chan struct{}),
 	}
+	w.life, w.die = context.WithCancelCause(context.Background())
 	for _, l := range append([]loops.Loop{singleshot.New()}, cfg.Loops...) {
 		w.loops[l.Name()] = l
 	}
@@ -368,16 +370,7 @@ func (w *Worker) shutdown() {
 		defer close(done)
 		w.wg.Wait()
 		// Tools that did not heed their time may still report what became of them.
-		ctx, stop := context.WithCancel(context.Background())
-		defer stop()
-		go func() {
-			select {
-			case <-w.hard:
-				stop()
-			case <-ctx.Done():
-			}
-		}()
-		w.disps.Range(func(_, d any) bool { return d.(*tools.Dispatcher).Wait(ctx) == nil })
+		w.disps.Range(func(_, d any) bool { return d.(*tools.Dispatcher).Wait(w.life) == nil })
 	}()
 	grace := time.NewTimer(w.cfg.ShutdownGrace)
 	defer grace.Stop()
@@ -386,21 +379,14 @@ func (w *Worker) shutdown() {
 		return
 	case <-grace.C:
 		w.log.Warn("shutdown grace is over, cutting off what still runs")
-		close(w.hard)
+		w.die(errShutdown)
 		w.each(func(s *session) { s.stop(errShutdown) })
 	}
 	<-done
 }
 
 // cutOff reports whether the shutdown's grace is over.
-func (w *Worker) cutOff() bool {
-	select {
-	case <-w.hard:
-		return true
-	default:
-		return false
-	}
-}
+func (w *Worker) cutOff() bool { return w.life.Err() != nil }
 
 func (w *Worker) each(f func(*session)) {
 	w.mu.Lock()
@@ -432,6 +418,9 @@ func (w *Worker) beat() {
 	var ls []ledger.Lease
 	byRun := map[events.RunID]*session{}
 	w.each(func(s *session) {
+		if s.local.check() {
+			return // it has stopped acting; to hold on would only keep others away
+		}
 		ls = append(ls, s.lease)
 		byRun[s.lease.RunID] = s
 	})
