@@ -211,8 +211,10 @@ func TestFailpoints(t *testing.T) {
 	for name, reason := range absent {
 		t.Logf("not in the code: %s: %s", name, reason)
 	}
-	if cells.kills == 0 {
-		t.Error("void: nobody was killed")
+	// A busy machine does not keep up with leases of a second; too many cases of
+	// that kind show nothing.
+	if cells.kills == 0 || cells.lapsed > cells.kills/4 {
+		t.Errorf("void: %d kills, and in %d cases a lease ran out under a live worker", cells.kills, cells.lapsed)
 	}
 }
 
@@ -221,7 +223,8 @@ type table struct {
 	mu    sync.Mutex
 	cells map[string]string
 	rows  []string
-	kills int
+
+	kills, lapsed int
 }
 
 func (tb *table) set(place string, k *killing, cell string) {
@@ -232,6 +235,9 @@ func (tb *table) set(place string, k *killing, cell string) {
 	}
 	if k.hit {
 		tb.kills++
+	}
+	if k.lapsed {
+		tb.lapsed++
 	}
 	tb.cells[place+"\x00"+k.visit.String()+"\x00"+k.kind] = cell
 }
@@ -261,7 +267,7 @@ func (tb *table) String() string {
 		fmt.Fprintln(w)
 	}
 	_ = w.Flush() // a strings.Builder takes everything
-	fmt.Fprintf(&b, "e = embedded, p = PostgreSQL + NATS processes; a cell is the state of the run and the provider's effects; %d kills", tb.kills)
+	fmt.Fprintf(&b, "e = embedded, p = PostgreSQL + NATS processes; a cell is the state of the run and the provider's effects; * a lease ran out under a live worker too; %d kills, %d such cases", tb.kills, tb.lapsed)
 	return b.String()
 }
 

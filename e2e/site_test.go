@@ -287,3 +287,13 @@ func (s *site) number(t testing.TB, sql string, args ...any) (n int64) {
 	}
 	return n
 }
+
+// redactorWith is a redactor that knows a secret.
+func redactorWith(t testing.TB, secret string) *redact.Redactor {
+	t.Helper()
+	r := redact.New(redact.Config{})
+	if err := r.Register("canary", secret); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
