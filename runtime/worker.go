@@ -64,6 +64,7 @@ type Config struct {
 	Agents   []*agents.Agent
 	// Models are found by the name that an agent states.
 	Models map[string]model.Model
+	// Prices default to the table that ships.
 	Prices *model.Prices
 	// Loops beside the ones that ship.
 	Loops []loops.Loop
@@ -115,6 +116,9 @@ func (c *Config) withDefaults() {
 	}
 	if c.Tools == nil {
 		c.Tools = new(tools.Registry)
+	}
+	if c.Prices == nil {
+		c.Prices = model.DefaultPrices()
 	}
 }
 

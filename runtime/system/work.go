@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/runtime"
 )
 
@@ -34,9 +33,6 @@ func (s *System) Projector() (*ledger.Projector, error) {
 func (s *System) Work(ctx context.Context, cfg runtime.Config, project bool) (err error) {
 	if cfg.Name == "" {
 		cfg.Name = runtime.DefaultName()
-	}
-	if cfg.Prices == nil {
-		cfg.Prices = model.DefaultPrices()
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = s.log
