@@ -47,13 +47,32 @@ func (s *session) again(ctx context.Context, d events.ToolExecutionInDoubt) (boo
 	if !ok {
 		return false, fmt.Errorf("call %s of run %s is in doubt but not in its history", d.Call, s.run.ID)
 	}
-	if c.Attempt > 2 {
-		// Every try so far was unclear: do not hammer the provider.
-		if err := sleep(ctx, min(backoff(c.Attempt-2, s.w.cfg.Random), s.w.cfg.StayFor)); err != nil {
-			return false, err
+	// Every try so far was unclear: do not hammer the provider.
+	if wait := againAfter(c.Attempt); wait > s.w.cfg.StayFor {
+		if !s.waitedFor(d.Ref.OpKey) {
+			return true, s.parkInDoubt(ctx, d.Call, d.Tool, d.Ref.OpKey, wait)
 		}
+	} else if err := sleep(ctx, wait); err != nil {
+		return false, err
 	}
 	return true, s.callTools(ctx, loops.CallTools{Turn: d.Call.Turn, Calls: []loops.PendingCall{c}})
+}
+
+// againAfter is the wait before the given attempt of a call: none before the
+// second, then 50 ms, doubling to 5 minutes.
+func againAfter(attempt int) time.Duration {
+	if attempt <= 2 {
+		return 0
+	}
+	return min(50*time.Millisecond<<min(attempt-3, 20), 5*time.Minute)
+}
+
+// waitedFor reports whether the run has just sat out a timed wait for key.
+func (s *session) waitedFor(key events.Hash) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.hist.Parked()
+	return p != nil && p.Reason == events.ParkInDoubt && p.OpKey == key && !p.Until.IsZero() && !s.w.cfg.Now().Before(p.Until)
 }
 
 // probe asks the provider, once nobody can act any more, whether the call took
@@ -93,10 +112,10 @@ func (s *session) probe(ctx context.Context, d events.ToolExecutionInDoubt) (set
 		}
 		return true, s.parkInDoubt(ctx, d.Call, d.Tool, d.Ref.OpKey, s.w.cfg.ProbeEvery)
 	}
-	return true, s.resolve(ctx, res)
+	return true, s.resolve(ctx, d.Call, d.Tool, res)
 }
 
-func (s *session) resolve(ctx context.Context, res ledger.Resolution) error {
+func (s *session) resolve(ctx context.Context, c events.CallID, tool string, res ledger.Resolution) error {
 	var set ledger.Settlement
 	err := s.retry(ctx, "resolve", func() error {
 		var err error
@@ -111,7 +130,7 @@ func (s *session) resolve(ctx context.Context, res ledger.Resolution) error {
 		// Late evidence or a person was faster: their fact is pending.
 		return s.flush(ctx)
 	case errors.Is(err, ledger.ErrNotQuiescent):
-		return nil // asked again in the next round
+		return s.parkInDoubt(ctx, c, tool, res.OpKey, s.w.cfg.ProbeEvery)
 	case err != nil:
 		return err
 	}

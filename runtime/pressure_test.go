@@ -126,7 +126,7 @@ func TestCancelOfARunThatTakesLongToOpen(t *testing.T) {
 	if _, err := w.client().Cancel(t.Context(), id, "ann", "too late"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(700 * time.Millisecond) // two heartbeats say so meanwhile
+	time.Sleep(2200 * time.Millisecond) // two heartbeats say so meanwhile
 	close(l.hold)
 	r := w.wait(id, false)
 	if c := last[events.RunCancelled](w, id); r.State != ledger.Cancelled || r.Epoch != 1 || c.By != "ann" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +28,8 @@ func (s *session) callTools(ctx context.Context, step loops.CallTools) error {
 			if err := s.callOne(ctx, calls[0]); err != nil {
 				return err
 			}
-			if len(s.doubts()) > 0 {
-				return nil // later calls of the turn wait for the resolution
+			if s.anyPending(calls[:1]) {
+				return nil // later calls of the turn wait for this one
 			}
 			calls = calls[1:]
 			continue
@@ -36,10 +37,10 @@ func (s *session) callTools(ctx context.Context, step loops.CallTools) error {
 		if err := s.callGroup(ctx, calls[:n]); err != nil {
 			return err
 		}
-		calls = calls[n:]
-		if s.handingOver() {
+		if s.handingOver() || s.anyPending(calls[:n]) {
 			return nil
 		}
+		calls = calls[n:]
 	}
 	return nil
 }
@@ -69,9 +70,18 @@ func (s *session) callGroup(ctx context.Context, calls []loops.PendingCall) erro
 
 func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 	eff := &sessionEffects{s: s}
-	out, err := s.disp.Dispatch(ctx, s.env(eff), toolCall(c))
+	env := s.env(eff)
+	begun, isBegun := s.begun(c.ID)
+	if isBegun {
+		env.Recorder = begunRecorder{s}
+	}
+	out, err := s.disp.Dispatch(ctx, env, toolCall(c))
 	if err != nil {
-		if errors.Is(err, ledger.ErrAuditBehind) {
+		switch {
+		case errors.Is(err, errBegun):
+			s.log.Warn("a call that may have taken effect is refused now", "tool", c.Name, "call", c.ID.String(), "op_key", begun.OpKey, "error", s.w.cfg.Redactor.Error(err))
+			return s.parkInDoubt(ctx, c.ID, c.Name, begun.OpKey, begunRecheck)
+		case errors.Is(err, ledger.ErrAuditBehind):
 			return s.park(ctx, events.RunParked{Reason: events.ParkAuditBehind, Detail: "earlier effects are not in the record yet", Call: &c.ID}, 5*time.Second)
 		}
 		return fmt.Errorf("dispatch %s of run %s: %w", c.ID, s.run.ID, err)
@@ -83,12 +93,59 @@ func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 			Detail: fmt.Sprintf("%s is being done or is in doubt in run %s call %s", c.Name, out.Verdict.Of.Run, out.Verdict.Of.Call),
 		}, max(eff.quiescentIn+time.Second, busyRecheck))
 	case tools.StateInDoubt:
-		// End has recorded the event, or Begin found it so: the next step sees to it.
-		if len(s.doubts()) == 0 && !out.Continue {
-			return s.parkInDoubt(ctx, c.ID, c.Name, out.Verdict.Ref.OpKey, max(eff.quiescentIn, 0))
+		if eff.executed || ctx.Err() != nil {
+			return nil // End has recorded the event: the next step sees to it
 		}
+		// Begin does not let it run again, whoever is in doubt about it. If that is
+		// news to this call, its fact is pending, and the wait ends before it begins.
+		return s.parkInDoubt(ctx, c.ID, c.Name, out.Verdict.Ref.OpKey, max(eff.quiescentIn, 0))
 	}
 	return nil
+}
+
+// errBegun says that a call was refused before Begin although an earlier
+// attempt of it may have taken effect.
+var errBegun = errors.New("refused now, and an earlier attempt may have taken effect")
+
+// begunRecheck is how often a run looks whether such a call is allowed again.
+const begunRecheck = time.Minute
+
+// begun returns the effect of a call that an earlier attempt has begun and that
+// has no outcome.
+func (s *session) begun(id events.CallID) (events.EffectRef, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.hist.InDoubt() {
+		if d.Call == id {
+			return d.Ref, true
+		}
+	}
+	for _, o := range s.hist.OpenCalls() {
+		if o.ID == id && o.Ref != nil {
+			return *o.Ref, true
+		}
+	}
+	return events.EffectRef{}, false
+}
+
+// begunRecorder records for such a call: that it was not run is no outcome of
+// it, unless the ledger says so, which names the effect.
+type begunRecorder struct{ s *session }
+
+// Record implements [tools.Recorder].
+func (r begunRecorder) Record(ctx context.Context, p events.Payload) error {
+	if b, ok := p.(events.ToolExecutionBlocked); ok && b.OpKey.IsZero() {
+		return fmt.Errorf("%w: %s %s", errBegun, b.Reason, b.Detail)
+	}
+	return r.s.Record(ctx, p)
+}
+
+// anyPending reports whether one of calls has no outcome.
+func (s *session) anyPending(calls []loops.PendingCall) bool {
+	return slices.ContainsFunc(calls, func(c loops.PendingCall) bool {
+		_, pending := s.pendingCall(c.ID)
+		return pending
+	})
 }
 
 // busyRecheck is how often a run looks at an effect that another run holds,
@@ -113,6 +170,7 @@ func (s *session) env(eff tools.Effects) tools.Env {
 type sessionEffects struct {
 	s           *session
 	quiescentIn time.Duration
+	executed    bool // Begin allowed it
 }
 
 // Begin implements [tools.Effects].
@@ -149,12 +207,10 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 		OfArguments: v.OfArguments, Redacted: v.Redacted,
 	}
 	if v.Kind == ledger.Execute {
-		// The lease's end moves on with each heartbeat: it ends the session's
-		// context, which is looked at here once more before the first byte.
-		out.Until = sent.Add(v.Remaining)
-		if s.local.left() <= 0 {
-			s.stop(errLeaseLost)
-		}
+		// The lease's end is not fixed here: heartbeats extend it, and the
+		// session's context ends with it.
+		e.executed = true
+		out.Until, out.Held = sent.Add(v.Remaining), func() bool { return s.local.left() > 0 }
 	}
 	return out, nil
 }
@@ -184,6 +240,9 @@ func (e *sessionEffects) begin(ctx context.Context, li ledger.Intent) (v ledger.
 	}
 }
 
+// endTry bounds one try to store an outcome.
+const endTry = 10 * time.Second
+
 // maxOutcomeBytes keeps an outcome, with all its escapes, far below what an event may hold.
 const maxOutcomeBytes = 128 << 10
 
@@ -197,7 +256,11 @@ func (e *sessionEffects) End(ctx context.Context, out tools.Outcome) (tools.Sett
 	}
 	for attempt := 1; ; attempt++ {
 		p := s.snapshot()
-		set, err := s.w.cfg.Ledger.End(ctx, s.lease, p, lo)
+		// A context of its own for each try: what the tool said is worth waiting
+		// for the database longer than any caller does.
+		tctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTry)
+		set, err := s.w.cfg.Ledger.End(tctx, s.lease, p, lo)
+		cancel()
 		if err == nil {
 			if set.LeaseHeld {
 				s.carried(p)
@@ -214,7 +277,7 @@ func (e *sessionEffects) End(ctx context.Context, out tools.Outcome) (tools.Sett
 			}
 			return tools.Settled{State: set.State, Result: set.Result, Error: set.Error}, nil
 		}
-		if !errors.Is(err, ledger.ErrUnavailable) || s.w.cutOff() {
+		if !errors.Is(err, ledger.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) || s.w.cutOff() {
 			return tools.Settled{}, fmt.Errorf("end of %s in run %s: %w", out.Call, s.run.ID, err)
 		}
 		wait := backoff(attempt, s.w.cfg.Random)

@@ -120,7 +120,7 @@ func (w *world) startOn(l runtime.Ledger) *worker {
 			_, err := ledger.ProjectTail(ctx, w.store, consumer, worker)
 			return err
 		},
-		LeaseTTL: time.Second, Sweep: 20 * time.Millisecond, ShutdownGrace: 5 * time.Second, ProbeEvery: 30 * time.Millisecond,
+		LeaseTTL: 3 * time.Second, Sweep: 20 * time.Millisecond, ShutdownGrace: 5 * time.Second, ProbeEvery: 30 * time.Millisecond,
 		StayFor: 100 * time.Millisecond, Random: func() float64 { return 0 },
 	}
 	if w.cfg != nil {

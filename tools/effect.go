@@ -39,6 +39,9 @@ func (d *Dispatcher) execute(ctx context.Context, env Env, e *entry, def *Defini
 	}
 	inv.Arguments = args
 	// The last look before the first byte goes out.
+	if v.Held != nil && !v.Held() {
+		return x.end(ctx, x.nothingSent(KindNotRun, "not run: the lease ended before it could begin", CauseLeaseLost))
+	}
 	if callCtx.Err() != nil || !v.Until.IsZero() && !d.cfg.Now().Before(v.Until) {
 		return x.end(ctx, x.nothingSent(KindNotRun, "not run: its time was up before it could begin", causeOf(callCtx)))
 	}

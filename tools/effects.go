@@ -43,6 +43,9 @@ type Verdict struct {
 	Prior bool
 	// Until is the local moment after which the attempt must not act.
 	Until time.Time
+	// Held reports whether the lease that allows the attempt still holds, by
+	// every clock; nil means yes. It is asked once more before the first byte.
+	Held func() bool
 	// Deadline is the same in database time, for the record.
 	Deadline    time.Time
 	Result      events.ToolResult
