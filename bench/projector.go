@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// projectorPart projects journal messages of readonly calls of 1 KB, from their
+// bytes to the commit, and then copies the very rows that came of them into
+// empty tables of the same shape, by COPY and with as many commits.
+func projectorPart(ctx context.Context, b *bench) (err error) {
+	s, err := b.site(ctx, interval)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	sys, err := s.open(ctx, interval)
+	if err != nil {
+		return err
+	}
+	pool, err := s.pool(ctx, 1)
+	if err != nil {
+		return err
+	}
+	ts, err := claim(ctx, sys.Store, sys.Redactor, agentName, "projected", 50, time.Hour)
+	if err != nil {
+		return err
+	}
+	const batches, calls = 40, 5
+	all := make([][]ledger.Incoming, batches)
+	for i := range all {
+		if all[i], err = batchOf(ts, i+1, calls); err != nil {
+			return err
+		}
+	}
+	n := 0
+	start := time.Now()
+	for _, in := range all {
+		in[0].Events, in[0].Rejected, in[0].Err = events.ParseMessage(in[0].Message.Data)
+		p, err := sys.Store.Project(ctx, in)
+		if err != nil {
+			return err
+		}
+		if p.Quarantined > 0 || p.Folded != p.Events {
+			return fmt.Errorf("projected %+v", p)
+		}
+		n += p.Events
+	}
+	took := time.Since(start)
+	rows, copied, err := copyAgain(ctx, pool, batches)
+	if err != nil {
+		return err
+	}
+	const name = "raw COPY of the same rows"
+	const synced = "database: a commit per batch"
+	b.report.add(figure{Part: "projector", Name: name, Value: float64(rows) / copied.Seconds(), Unit: "rows/s", Synced: synced})
+	f := figure{Part: "projector", Name: "projector", Value: float64(rows) / took.Seconds(), Unit: "rows/s", Synced: synced}
+	f.Note = fmt.Sprintf("%d batches, %.0f events/s, %.2f rows an event; with parsing, decoding, redaction check and fold", batches, float64(n)/took.Seconds(), float64(rows)/float64(n))
+	b.report.add(b.report.over(f, name).atLeast(0.5))
+	return nil
+}
+
+// projected are the tables that a projector fills.
+var projected = []string{"events", "tool_call_records", "model_calls"}
+
+// copyAgain copies the rows of the projector's tables into fresh ones with the
+// same indexes, in n transactions.
+func copyAgain(ctx context.Context, pool *pgxpool.Pool, n int) (total int, took time.Duration, err error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer conn.Release()
+	columns, rows := map[string][]string{}, map[string][][]any{}
+	for _, table := range projected {
+		if _, err := conn.Exec(ctx, `CREATE TABLE copy_of_`+table+` (LIKE `+table+` INCLUDING ALL)`); err != nil {
+			return 0, 0, err
+		}
+		if columns[table], rows[table], err = readTable(ctx, conn.Conn(), table); err != nil {
+			return 0, 0, err
+		}
+		total += len(rows[table])
+	}
+	start := time.Now()
+	for i := range n {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			for _, table := range projected {
+				all := rows[table]
+				part := all[len(all)*i/n : len(all)*(i+1)/n]
+				if _, err := tx.CopyFrom(ctx, pgx.Identifier{"copy_of_" + table}, columns[table], pgx.CopyFromRows(part)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return total, time.Since(start), nil
+}
+
+func readTable(ctx context.Context, conn *pgx.Conn, table string) (columns []string, rows [][]any, err error) {
+	rs, err := conn.Query(ctx, `SELECT * FROM `+table+` ORDER BY seq, run_id`)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rs.Close()
+	for _, f := range rs.FieldDescriptions() {
+		columns = append(columns, f.Name)
+	}
+	for rs.Next() {
+		v, err := rs.Values()
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, f := range rs.FieldDescriptions() {
+			if f.DataTypeOID == pgtype.JSONOID && v[i] != nil { // as the bytes that were stored
+				v[i] = bytes.Clone(rs.RawValues()[i])
+			}
+		}
+		rows = append(rows, v)
+	}
+	return columns, rows, rs.Err()
+}
