@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -24,6 +25,7 @@ import (
 	"github.com/daybookhq/daybook/ledger/postgres"
 	"github.com/daybookhq/daybook/ledger/sqlite"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
+	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/runtime/queue"
 )
@@ -170,11 +172,50 @@ func (s *System) Close() {
 
 // Open opens ledger and bus. In embedded mode it migrates, takes the
 // directory's worker role (see [ErrDirInUse]) and voids the leases of whoever
-// held it before: with the role taken, nobody else can be acting.
-func Open(ctx context.Context, o Options) (_ *System, err error) {
+// held it before: with the role taken, nobody else can be acting. A database or
+// a NATS server in another process that is away is waited for until ctx ends;
+// the log says which.
+func Open(ctx context.Context, o Options) (*System, error) {
 	if err := o.check(true); err != nil {
 		return nil, err
 	}
+	for attempt := 1; ; attempt++ {
+		s, err := openOnce(ctx, o)
+		if err == nil || o.Embedded() || !away(err) || ctx.Err() != nil {
+			return s, err
+		}
+		wait := min(model.Backoff(attempt, 0, rand.Float64), 5*time.Second)
+		if o.Logger != nil {
+			// Nothing is registered with a redactor yet but what the options hold.
+			r := redact.New(redact.Config{})
+			for name, value := range o.Secrets {
+				_ = r.Register(name, value) // what is too short to look for says so in openOnce
+			}
+			o.Logger.Warn("cannot start yet, trying again", "in", wait, "error", r.Error(err))
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, err
+		}
+	}
+}
+
+// away reports whether an error says that a server cannot be reached now.
+func away(err error) bool {
+	for _, gone := range []error{
+		ledger.ErrUnavailable, nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return false
+}
+
+func openOnce(ctx context.Context, o Options) (_ *System, err error) {
 	s := &System{log: slog.New(slog.DiscardHandler), embedded: o.Embedded()}
 	defer func() {
 		if err != nil {
