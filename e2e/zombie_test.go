@@ -129,7 +129,7 @@ func TestZombieWrites(t *testing.T) {
 	}{
 		{"begin.before_send@1", opaque, false},
 		{"model.after_reply@2", keyed, true},
-		{"finish.after_record@1", keyed, true},
+		{"finish.after_record@1", keyed, false},
 		{"end.before_send@1", probe, false},
 		{"end.before_send@1", opaque, false},
 	}
