@@ -49,7 +49,10 @@ func (s *session) open(ctx context.Context) error {
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.applyLocked(d)
+			if err := s.applyLocked(d); err != nil {
+				return fmt.Errorf("%w: %w", errUnworkable, err) // reading again gives the same
+			}
+			return nil
 		})
 	})
 	if err != nil {
@@ -91,12 +94,12 @@ func (s *session) bind(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("agent %q is not configured here: %w", s.run.Agent, errUnworkable)
 		}
-		s.agent, s.prompt, s.disp = a, a.Prompt, s.w.dispatcher(a.Tools)
+		s.agent, s.disp = a, s.w.dispatcher(a.Tools)
 		return s.recordStarted(ctx, a)
 	}
 	s.agent = s.w.agents[started.Agent]
 	s.agent.Name, s.agent.Model, s.agent.Loop = started.Agent, started.Model, started.Loop
-	s.agent.Tools = nil
+	s.agent.Limits, s.agent.Tools = started.Limits, nil
 	for _, b := range started.Tools {
 		s.agent.Tools = append(s.agent.Tools, b.Name)
 	}
@@ -116,7 +119,8 @@ func (s *session) bind(ctx context.Context) error {
 
 func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
 	l := s.w.loops[a.Loop]
-	prompt, err := s.putBlob(ctx, "text/markdown", []byte(s.w.cfg.Redactor.String(a.Prompt)))
+	s.prompt = s.w.cfg.Redactor.String(a.Prompt) // as whoever resumes will read it
+	prompt, err := s.putBlob(ctx, "text/markdown", []byte(s.prompt))
 	if err != nil {
 		return err
 	}

@@ -325,6 +325,10 @@ func (s *session) pendingCall(id events.CallID) (loops.PendingCall, bool) {
 	return loops.PendingCall{}, false
 }
 
+// errFact is a fact that this build cannot read. The run cannot even be parked
+// before it is numbered, so it is left to a worker that can.
+var errFact = errors.New("fact cannot be read by this worker")
+
 // adoptLocked numbers a fact; one that is in the history is skipped.
 func (s *session) adoptLocked(f events.Fact) error {
 	if s.hist.Has(f.ID) {
@@ -334,7 +338,7 @@ func (s *session) adoptLocked(f events.Fact) error {
 	// taken out too.
 	p, err := events.DecodePayload(f.Type, f.Version, f.Data)
 	if err != nil {
-		return fmt.Errorf("adopt fact of run %s: %w: %w", s.run.ID, errUnworkable, err)
+		return fmt.Errorf("adopt fact of run %s: %w: %w", s.run.ID, errFact, err)
 	}
 	data, err := s.w.cfg.Redactor.JSON(f.Data, s.exempt(p)...)
 	if err != nil {

@@ -32,12 +32,16 @@ func (s *session) work() {
 	defer s.local.stop()
 	go s.pump()
 	err := s.guard(func() error { return s.steps() })
+	if err != nil {
+		cause := err
+		err = s.guard(func() error { return s.unworkable(s.ctx, cause) })
+	}
 	s.stop(nil)
 	<-s.pumpDone
 	switch {
 	case err == nil:
 	case errors.Is(err, ledger.ErrFenced), errors.Is(err, errLeaseLost):
-		s.log.Info("left the run to another worker", "reason", err)
+		s.log.Info("left the run to another worker", "reason", s.w.cfg.Redactor.Error(err))
 	case errors.Is(err, errShutdown):
 		s.log.Info("cut off at shutdown; the run is taken over when its lease ends")
 	default:
@@ -62,7 +66,7 @@ var errLeft = errors.New("left")
 func (s *session) steps() error {
 	ctx := s.ctx
 	if err := s.open(ctx); err != nil {
-		return s.unworkable(ctx, err)
+		return err
 	}
 	if s.claim.Kind == ledger.ClaimSettle {
 		return s.settle(ctx)
@@ -96,7 +100,7 @@ func (s *session) steps() error {
 			}
 			continue
 		}
-		return s.unworkable(ctx, err)
+		return err
 	}
 }
 
@@ -119,6 +123,10 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 	}
 	if s.run.State == ledger.Cancelling || s.cancelRequested() {
 		return bound, s.recordCancelled(ctx)
+	}
+	if lacks := s.w.lacks(s.run.Requires); lacks != "" {
+		// It was taken for the facts that came in, which any worker may number.
+		return bound, s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: "needs a worker with " + lacks}, 0)
 	}
 	if !bound {
 		if err := s.bind(ctx); err != nil {
@@ -174,10 +182,15 @@ func stopEvent(st loops.Stop, turns int) events.Payload {
 	return events.RunFinished{StoppedBy: st.By, Output: st.Output, DeclinedBecause: st.DeclinedBecause, Turns: turns}
 }
 
+// cancelRequested reports whether a heartbeat or the history says so: a barrier
+// that is refused because of it can be well ahead of the next heartbeat.
 func (s *session) cancelRequested() bool {
+	s.mu.Lock()
+	asked := s.hist.CancelRequested() != nil
+	s.mu.Unlock()
 	s.in.Lock()
 	defer s.in.Unlock()
-	return s.cancelReq != nil
+	return asked || s.cancelReq != nil
 }
 
 // end appends a terminal event; the next step finishes the run.
@@ -231,6 +244,11 @@ func (s *session) recordCancelled(ctx context.Context) error {
 	if err := s.adoptPending(true); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	if c := s.hist.CancelRequested(); c != nil {
+		by, reason = c.By, c.Detail
+	}
+	s.mu.Unlock()
 	return s.Record(ctx, events.RunCancelled{By: by, Reason: reason, Turns: s.hist.Turn()})
 }
 
@@ -273,6 +291,12 @@ func (s *session) settle(ctx context.Context) error {
 
 // park records what the run waits for and gives it back.
 func (s *session) park(ctx context.Context, p events.RunParked, after time.Duration) error {
+	if d := s.deadline(); !d.IsZero() && p.Reason != events.ParkHandover && (p.Reason != events.ParkNoCapableWorker || after > 0) {
+		// A run that waits is ended in time too.
+		if left := max(d.Sub(s.w.cfg.Now()), time.Millisecond); after <= 0 || left < after {
+			after = left
+		}
+	}
 	if after > 0 {
 		p.Until = events.Timestamp(s.w.cfg.Now().Add(after))
 	}
@@ -292,7 +316,7 @@ func (s *session) park(ctx context.Context, p events.RunParked, after time.Durat
 	if err != nil {
 		return fmt.Errorf("park run %s: %w", s.run.ID, err)
 	}
-	s.log.Info("run parked", "reason", string(p.Reason), "detail", p.Detail)
+	s.log.Info("run parked", "reason", string(p.Reason), "detail", s.w.cfg.Redactor.String(p.Detail))
 	return errLeft
 }
 
@@ -305,17 +329,27 @@ func (s *session) await(ctx context.Context, a loops.Await) error {
 }
 
 // unworkable parks a run that this worker cannot go on with, so that it is
-// neither lost nor spun on.
+// neither lost nor spun on, and anybody can see why it stands still. The error
+// is returned if the run cannot be parked: then it is taken over in time.
 func (s *session) unworkable(ctx context.Context, err error) error {
-	if !errors.Is(err, errUnworkable) || ctx.Err() != nil || s.hist.Seq() == 0 {
+	s.mu.Lock()
+	seq := s.hist.Seq()
+	_, ended := s.hist.Terminal()
+	s.mu.Unlock()
+	switch {
+	case ctx.Err() != nil, errors.Is(err, ledger.ErrFenced), errors.Is(err, events.ErrJournalClosed), errors.Is(err, errFact):
+		return err
+	case !s.ready.Load(), seq == 0: // its history cannot be read: nothing may be appended
+		return err
+	case ended: // nothing but facts follows a terminal event
 		return err
 	}
 	s.log.Error("cannot continue the run here", "error", s.w.cfg.Redactor.Error(err))
-	if !s.ready.Load() {
-		return err // its history cannot be read: nothing may be appended
-	}
-	if perr := s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: err.Error()}, time.Minute); !errors.Is(perr, errLeft) {
+	if perr := s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: cut(err.Error(), maxDetail)}, time.Minute); !errors.Is(perr, errLeft) {
 		return errors.Join(err, perr)
 	}
 	return nil
 }
+
+// maxDetail bounds what an error adds to an event.
+const maxDetail = 4 << 10

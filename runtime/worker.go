@@ -174,9 +174,9 @@ type Worker struct {
 	wg       sync.WaitGroup
 	freed    chan struct{}
 	// life ends when the shutdown's grace is over: nothing waits beyond it.
-	life context.Context //nolint:containedctx // it is the worker's own
-	die  context.CancelCauseFunc
-	blobs    sync.Map // hash → stored: prompts and agents repeat
+	life  context.Context //nolint:containedctx // it is the worker's own
+	die   context.CancelCauseFunc
+	blobs sync.Map // hash → stored: prompts and agents repeat
 }
 
 // NewWorker checks cfg and returns a worker that does nothing until Run.
@@ -252,6 +252,17 @@ func (w *Worker) capabilities() []string {
 		caps = append(caps, Capability(name))
 	}
 	return caps
+}
+
+// lacks names a capability that a run requires and this worker does not have.
+func (w *Worker) lacks(requires []string) string {
+	caps := w.capabilities()
+	for _, r := range requires {
+		if !slices.Contains(caps, r) {
+			return r
+		}
+	}
+	return ""
 }
 
 // Capability is what a run of an agent requires of its worker.

@@ -112,7 +112,9 @@ func wanted(tx Tx, r ledger.ClaimRequest, now time.Time) []condition {
 			return `r.state = 'parked' AND r.wake_at <= ` + at(c) + capable(c)
 		},
 		func(c *condition) string { // here is the worker it waited for
-			return `r.state = 'parked' AND r.park_reason = 'no_capable_worker'` + capable(c)
+			// With a time set, a worker that has the capabilities could not go on
+			// all the same: it would be claimed again and again.
+			return `r.state = 'parked' AND r.park_reason = 'no_capable_worker' AND r.wake_at IS NULL` + capable(c)
 		},
 		func(c *condition) string { // settle
 			n := at(c)
