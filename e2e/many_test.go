@@ -27,14 +27,16 @@ func TestManyRuns(t *testing.T) {
 	for i := range all {
 		all[i] = s.submit(t, "many", "q", fmt.Sprintf("ORD-%04d", i))
 	}
-	workers := []*process{s.start(t, p, worker{apart: true}), s.start(t, p, worker{apart: true})}
+	// A lease that a busy machine can keep.
+	w := worker{apart: true, ttl: 5 * time.Second, timeout: 20 * time.Second}
+	workers := []*process{s.start(t, p, w), s.start(t, p, w)}
 	projectors := []*process{s.projector(t), s.projector(t)}
 	until(t, "a third", func() error { return atLeast(p.count(), runs/3) })
 	projectors[0].kill()
 	projectors[0] = s.projector(t)
 	until(t, "half", func() error { return atLeast(p.count(), runs/2) })
 	workers[0].kill()
-	workers[0] = s.start(t, p, worker{apart: true})
+	workers[0] = s.start(t, p, w)
 	patient(t, 3, "all to end", func() error { return s.ended(t, all) })
 	patient(t, 3, "be whole", func() error { return s.whole(t, [16]byte{}) })
 	patient(t, 3, "be in the feed", func() error { return s.fed(t) })

@@ -130,6 +130,7 @@ type worker struct {
 	log     string
 	name    string
 	timeout time.Duration // of a refund; default 1 s
+	ttl     time.Duration // of a lease; default 1 s
 	more    []string
 	embeds  bool // the worker of this package instead of runner
 }
@@ -143,6 +144,9 @@ func (s *site) start(t testing.TB, p *provider, w worker) *process {
 	}
 	if w.timeout == 0 {
 		w.timeout = time.Second
+	}
+	if w.ttl == 0 {
+		w.ttl = time.Second
 	}
 	args := s.flags()
 	if p.mode == fenced || w.embeds {
@@ -160,7 +164,7 @@ func (s *site) start(t testing.TB, p *provider, w worker) *process {
 		}
 	}
 	args = append(append(cmd, args...), "--payments", p.srv.URL, "--payments-recovery", p.mode, "--payments-timeout", w.timeout.String(),
-		"--grace", "100ms", "--lease-ttl", "1s", "--sweep", "50ms", "--concurrency", "8")
+		"--grace", "100ms", "--lease-ttl", w.ttl.String(), "--sweep", "50ms", "--concurrency", "8")
 	if w.queue != "" {
 		args = append(args, "--queue", w.queue)
 	}
