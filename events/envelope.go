@@ -1,10 +1,13 @@
 package events
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/daybookhq/daybook/internal/canonical"
@@ -67,6 +70,7 @@ type Event struct {
 type Sealed struct {
 	env   Envelope
 	bytes []byte
+	data  json.RawMessage // as it stands in bytes
 	hash  Hash
 }
 
@@ -103,14 +107,65 @@ func Seal(env Envelope, data redact.JSON) (Sealed, error) {
 		return Sealed{}, fmt.Errorf("seal %s: %w", env.Type, err)
 	}
 	env.Time = Timestamp(env.Time)
-	b, err := canonical.Marshal(wire{env, data.Bytes()})
-	if err != nil {
-		return Sealed{}, fmt.Errorf("seal %s: %w", env.Type, err)
+	b, ok := appendCanonical(nil, env, data.Bytes())
+	if !ok {
+		var err error
+		if b, err = canonical.Marshal(wire{env, data.Bytes()}); err != nil {
+			return Sealed{}, fmt.Errorf("seal %s: %w", env.Type, err)
+		}
 	}
 	if len(b) > MaxEventBytes {
 		return Sealed{}, fmt.Errorf("seal %s: %d bytes with its envelope, at most %d: %w", env.Type, len(b), MaxEventBytes, ErrTooLarge)
 	}
-	return Sealed{env: env, bytes: b, hash: sha256.Sum256(b)}, nil
+	return Sealed{env: env, bytes: b, data: dataIn(b, data.Bytes()), hash: sha256.Sum256(b)}, nil
+}
+
+// appendCanonical appends the canonical form of an event whose data is canonical
+// already, without reading that again. It gives up, with ok false, where a
+// string would need an escape or the time has no common form.
+func appendCanonical(dst []byte, e Envelope, data []byte) (b []byte, ok bool) {
+	if y := e.Time.Year(); y < 1 || y > 9999 || !plain(e.SessionID) || !plain(e.Tenant) || !plain(e.Trace) || !plain(string(e.Type)) {
+		return nil, false
+	}
+	b = slices.Grow(dst, len(data)+512)
+	b = append(append(b, dataKey...), data...)
+	b = strconv.AppendUint(append(b, `,"epoch":`...), e.Epoch, 10)
+	b = append(append(b, `,"id":"`...), e.ID.String()...)
+	b = append(append(b, `","prev":"`...), e.Prev.String()...)
+	b = append(append(b, `","run_id":"`...), e.RunID.String()...)
+	b = strconv.AppendUint(append(b, `","seq":`...), e.Seq, 10)
+	if e.SessionID != "" {
+		b = append(append(append(b, `,"session_id":"`...), e.SessionID...), '"')
+	}
+	b = append(append(b, `,"tenant":"`...), e.Tenant...)
+	b = e.Time.AppendFormat(append(b, `","time":"`...), time.RFC3339Nano)
+	if e.Trace != "" {
+		b = append(append(b, `","trace":"`...), e.Trace...)
+	}
+	b = append(append(b, `","type":"`...), e.Type...)
+	b = strconv.AppendInt(append(b, `","version":`...), int64(e.Version), 10)
+	return append(b, '}'), true
+}
+
+// dataKey is how every canonical event begins: no name comes before this one.
+const dataKey = `{"data":`
+
+// dataIn is data as a part of the event b, so that it is kept once.
+func dataIn(b, data []byte) json.RawMessage {
+	if end := len(dataKey) + len(data); end < len(b) && bytes.Equal(b[len(dataKey):end], data) {
+		return b[len(dataKey):end:end]
+	}
+	return data
+}
+
+// plain reports whether s stands in JSON as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // Timestamp cuts t to what is stored: UTC, microseconds, no monotonic reading.
@@ -130,18 +185,16 @@ func Parse(b []byte, hash Hash) (Sealed, error) {
 	if w.ID.IsZero() || w.RunID.IsZero() || w.Seq == 0 || w.Epoch == 0 || w.Type == "" || w.Version < 1 || w.Time.IsZero() || len(w.Data) == 0 {
 		return Sealed{}, fmt.Errorf("parse event: id, run, seq, epoch, type, version, time or data missing: %w", ErrMalformed)
 	}
-	return Sealed{env: w.Envelope, bytes: b, hash: hash}, nil
+	return Sealed{env: w.Envelope, bytes: b, data: dataIn(b, w.Data), hash: hash}, nil
 }
 
-// Data returns the stored bytes of the event's data.
+// Data returns the stored bytes of the event's data. The caller must not modify
+// them. The error is [ErrMalformed] for the zero value.
 func (s Sealed) Data() (json.RawMessage, error) {
-	var w struct {
-		Data json.RawMessage `json:"data"`
+	if len(s.data) == 0 {
+		return nil, fmt.Errorf("read data of no event: %w", ErrMalformed)
 	}
-	if err := json.Unmarshal(s.bytes, &w); err != nil {
-		return nil, fmt.Errorf("read data of %s: %w: %w", s.env.Type, ErrMalformed, err)
-	}
-	return w.Data, nil
+	return s.data, nil
 }
 
 // Decode returns the event with its typed data. Errors: [ErrUnknownType],

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +51,12 @@ type Rejected struct {
 // ParseMessage reads a journal message event by event, so that one poisonous
 // event does not take its neighbours with it. The error is for a message that
 // is no envelope at all; it wraps [ErrMalformed].
+//
+// The events keep data.
 func ParseMessage(data []byte) ([]Sealed, []Rejected, error) {
+	if es, ok := parseWritten(data); ok {
+		return es, nil, nil
+	}
 	var raw []json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return nil, nil, fmt.Errorf("parse journal message of %d bytes: %w: %w", len(data), ErrMalformed, err)
@@ -76,4 +82,69 @@ func ParseMessage(data []byte) ([]Sealed, []Rejected, error) {
 		bad = append(bad, Rejected{Index: i, Bytes: r, Err: fmt.Errorf("event %d of the message: %w", i, err)})
 	}
 	return es, bad, nil
+}
+
+// parseWritten reads a message byte for byte in the form of [AppendMessage],
+// all of whose events are good. Anything else is for a patient reader.
+func parseWritten(data []byte) ([]Sealed, bool) {
+	const head, middle = `{"hash":"`, `","event":`
+	const digits = 2 * len(Hash{})
+	rest, ok := bytes.CutPrefix(data, []byte("["))
+	if !ok {
+		return nil, false
+	}
+	var es []Sealed
+	for {
+		if rest, ok = bytes.CutPrefix(rest, []byte(head)); !ok || len(rest) < digits {
+			return nil, false
+		}
+		var h Hash
+		if err := h.UnmarshalText(rest[:digits]); err != nil {
+			return nil, false
+		}
+		if rest, ok = bytes.CutPrefix(rest[digits:], []byte(middle)); !ok {
+			return nil, false
+		}
+		n := objectLen(rest)
+		if n == 0 || len(rest) < n+2 || rest[n] != '}' {
+			return nil, false
+		}
+		s, err := Parse(rest[:n:n], h)
+		if err != nil {
+			return nil, false
+		}
+		es = append(es, s)
+		end := rest[n+1]
+		rest = rest[n+2:]
+		switch {
+		case end == ']' && len(rest) == 0:
+			return es, true
+		case end != ',':
+			return nil, false
+		}
+	}
+}
+
+// objectLen is the length of the JSON object that b begins with, 0 if it does
+// not end. It counts braces and checks nothing else.
+func objectLen(b []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case depth == 0:
+			return 0
+		}
+	}
+	return 0
 }
