@@ -152,7 +152,9 @@ type Beat struct {
 	Cancelling   bool
 	CancelBy     string
 	CancelReason string
-	Facts        []events.Fact
+	// Folded is up to which sequence the projector has folded the run.
+	Folded uint64
+	Facts  []events.Fact
 }
 
 // Runs is the queue and the leases. All methods are safe for concurrent use.

@@ -134,3 +134,37 @@ func TestCancelOfARunThatTakesLongToOpen(t *testing.T) {
 	}
 	w.whole()
 }
+
+// losingJournal acknowledges and forgets.
+type losingJournal struct{ events.Journal }
+
+func (losingJournal) Append(context.Context, ...events.Sealed) (events.Receipt, error) {
+	return stored{}, nil
+}
+
+type stored struct{}
+
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+func (stored) Done() <-chan struct{} { return closedChan }
+
+func TestWhatTheJournalLosesIsFlushedWhileACallRuns(t *testing.T) {
+	in, out := make(chan struct{}), make(chan struct{})
+	look := must(tools.New(tools.Definition{Name: "look", Description: "Looks.", Effect: tools.Readonly, Timeout: time.Minute},
+		func(context.Context, *tools.Invocation, struct{}) (string, error) {
+			close(in)
+			<-out
+			return "seen", nil
+		}))
+	w := newWorld(t, scripted.Script(calls(scripted.Call{Name: "look"}), finish), look)
+	w.cfg = func(c *runtime.Config) { c.Journal = losingJournal{c.Journal} }
+	w.start()
+	id := w.submit("go").ID
+	<-in
+	w.until("the archive has the call that runs", func() bool { return count[events.ToolExecutionStarted](w, id) == 1 })
+	close(out)
+	if r := w.wait(id, false); r.State != ledger.Finished || r.Epoch != 1 {
+		t.Errorf("run = %s in epoch %d\n%s", r.State, r.Epoch, w.story(id))
+	}
+	w.whole()
+}

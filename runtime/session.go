@@ -52,6 +52,9 @@ type session struct {
 	pending   []events.Fact // to be numbered, in insertion order
 	cancelReq *ledger.Beat
 	tokens    map[events.ID]bool // attempts running here
+	folded    uint64             // how far the fold has come, says the last heartbeat
+	foldedAt  time.Time          // when a heartbeat said so first
+	beatAt    time.Time          // when it said so last
 
 	poke     chan struct{}
 	ready    atomic.Bool // the history is read and the epoch is open
@@ -103,6 +106,12 @@ func (s *session) beat(b ledger.Beat, sent time.Time) {
 	}
 	s.local.extend(sent, b.Remaining)
 	s.expect(b.Facts...)
+	s.in.Lock()
+	s.beatAt = s.w.cfg.Now()
+	if b.Folded != s.folded || s.foldedAt.IsZero() {
+		s.folded, s.foldedAt = b.Folded, s.beatAt
+	}
+	s.in.Unlock()
 	if b.Cancelling {
 		s.in.Lock()
 		s.cancelReq = &b
@@ -118,7 +127,8 @@ func (s *session) beat(b ledger.Beat, sent time.Time) {
 }
 
 // pump numbers facts as they come in, also while a call runs, and flushes
-// recorded facts that no barrier has carried for a second.
+// recorded facts that no barrier has carried for a second, and whatever the
+// journal seems to have lost.
 func (s *session) pump() {
 	defer close(s.pumpDone)
 	tick := time.NewTicker(time.Second)
@@ -151,7 +161,28 @@ func (s *session) flushDue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := !s.factsAt.IsZero() && s.w.cfg.Now().Sub(s.factsAt) > time.Second
-	return old || len(s.prefix) > maxPrefix
+	return old || len(s.prefix) > maxPrefix || s.foldStandsStill()
+}
+
+// foldStillFor is how long the fold may stand still behind what was recorded
+// before a message is taken for lost.
+const foldStillFor = 2 * time.Second
+
+// foldStandsStill reports whether the journal may have lost what is recorded
+// here: the fold did not come nearer over two heartbeats, and what it lacks is
+// no news. s.mu is held.
+func (s *session) foldStandsStill() bool {
+	s.in.Lock()
+	defer s.in.Unlock()
+	if s.beatAt.Sub(s.foldedAt) <= foldStillFor {
+		return false
+	}
+	for _, e := range s.prefix {
+		if v := e.Envelope(); v.Seq > s.folded {
+			return s.beatAt.Sub(v.Time) > foldStillFor
+		}
+	}
+	return false
 }
 
 // expect notes pending facts. Every answer lists all that the database has, so

@@ -41,6 +41,7 @@ type renewal struct {
 	state      ledger.State
 	by, reason string
 	facts      []events.Fact
+	folded     uint64
 }
 
 func renew(ctx context.Context, tx Tx, worker string, ls []ledger.Lease, beats []ledger.Beat) error {
@@ -75,12 +76,34 @@ func renew(ctx context.Context, tx Tx, worker string, ls []ledger.Lease, beats [
 	if err := readFacts(ctx, tx, all, rows); err != nil {
 		return err
 	}
+	if err := readFolded(ctx, tx, all, rows); err != nil {
+		return err
+	}
 	for i := range beats {
 		if beats[i].Held {
-			beats[i].Facts = rows[beats[i].RunID].facts
+			r := rows[beats[i].RunID]
+			beats[i].Facts, beats[i].Folded = r.facts, r.folded
 		}
 	}
 	return nil
+}
+
+// readFolded looks, without a lock, how far the projector has come.
+func readFolded(ctx context.Context, tx Tx, ids []events.RunID, into map[events.RunID]*renewal) error {
+	rows, err := tx.Query(ctx, `SELECT run_id, folded_seq FROM run_folds WHERE `+tx.InIDs("run_id", 1), ids)
+	if err != nil {
+		return fmt.Errorf("read folds: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id events.RunID
+		var folded uint64
+		if err := rows.Scan(&id, &folded); err != nil {
+			return fmt.Errorf("read folds: %w", err)
+		}
+		into[id].folded = folded
+	}
+	return rows.Err()
 }
 
 // lockRenewals locks the runs of ls in the order of their ids.

@@ -39,7 +39,9 @@ type Options struct {
 	// Sync is what the operator asserts of a foreign NATS server: always, interval or empty.
 	Sync string
 	// Grace is added to an attempt's deadline; zero = 30 seconds.
-	Grace  time.Duration
+	Grace time.Duration
+	// NoWait makes Open fail where it would wait for a server that is away.
+	NoWait bool
 	Logger *slog.Logger
 	// Registered values are known to the redactor from the start, by name.
 	Secrets map[string]string
@@ -173,15 +175,16 @@ func (s *System) Close() {
 // Open opens ledger and bus. In embedded mode it migrates, takes the
 // directory's worker role (see [ErrDirInUse]) and voids the leases of whoever
 // held it before: with the role taken, nobody else can be acting. A database or
-// a NATS server in another process that is away is waited for until ctx ends;
-// the log says which.
+// a NATS server in another process that is away is waited for until ctx ends,
+// unless o.NoWait is set; the log says which.
 func Open(ctx context.Context, o Options) (*System, error) {
 	if err := o.check(true); err != nil {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
 		s, err := openOnce(ctx, o)
-		if err == nil || o.Embedded() || !away(err) || ctx.Err() != nil {
+		server := Away(err)
+		if err == nil || o.Embedded() || server == "" || o.NoWait || ctx.Err() != nil {
 			return s, err
 		}
 		wait := min(model.Backoff(attempt, 0, rand.Float64), 5*time.Second)
@@ -191,7 +194,11 @@ func Open(ctx context.Context, o Options) (*System, error) {
 			for name, value := range o.Secrets {
 				_ = r.Register(name, value) // what is too short to look for says so in openOnce
 			}
-			o.Logger.Warn("cannot start yet, trying again", "in", wait, "error", r.Error(err))
+			at := Place(o.Postgres)
+			if server == "NATS" {
+				at = Place(o.NATS)
+			}
+			o.Logger.Warn(server+" is away, trying again", "at", at, "try", attempt, "in", wait.Round(time.Millisecond), "error", r.Error(err))
 		}
 		t := time.NewTimer(wait)
 		select {
@@ -201,18 +208,6 @@ func Open(ctx context.Context, o Options) (*System, error) {
 			return nil, err
 		}
 	}
-}
-
-// away reports whether an error says that a server cannot be reached now.
-func away(err error) bool {
-	for _, gone := range []error{
-		ledger.ErrUnavailable, nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, gone) {
-			return true
-		}
-	}
-	return false
 }
 
 func openOnce(ctx context.Context, o Options) (_ *System, err error) {
