@@ -36,7 +36,9 @@ func TestLoad(t *testing.T) {
 
 // Every file in testdata/bad has its faults beside it, in a .txt file.
 func TestFaults(t *testing.T) {
-	l := agents.Loader{Loops: []string{"singleshot", "revise"}, Tools: []string{"lookup_order", "refund"}}
+	l := agents.Loader{
+		Loops: []string{"singleshot", "revise"}, Tools: []string{"lookup_order", "refund"}, Models: []string{"m", "scripted/refunds"},
+	}
 	files, err := filepath.Glob("testdata/bad/*.md")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no files", err)

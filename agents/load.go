@@ -14,10 +14,11 @@ import (
 )
 
 // Loader reads definitions and checks them against what the process has. The
-// zero value checks neither loops nor tools by name.
+// zero value checks no loop, tool or model by name.
 type Loader struct {
-	Loops []string // nil = not checked
-	Tools []string // nil = not checked
+	Loops  []string // nil = not checked
+	Tools  []string // nil = not checked
+	Models []string // nil = not checked
 }
 
 // Load reads one file with the zero [Loader].
@@ -127,6 +128,9 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 		m.Fault("name", "want 1 to 64 letters, digits, \"_\" and \"-\", got %q", a.Name)
 	}
 	l.checkTools(m, a.Tools)
+	if a.Model != "" && l.Models != nil && !slices.Contains(l.Models, a.Model) {
+		m.Fault("model", "there is no model %q; %s", a.Model, choice(a.Model, l.Models))
+	}
 	switch {
 	case m.Has("loop") && a.Loop != "" && l.Loops != nil && !slices.Contains(l.Loops, a.Loop):
 		m.Fault("loop", "there is no loop %q; %s", a.Loop, choice(a.Loop, l.Loops))
