@@ -82,7 +82,7 @@ func open(ctx context.Context, cfg Config) (*database, error) {
 	d.writer = writer{db: d.write, free: make(chan struct{}, 1)}
 	d.writer.free <- struct{}{}
 	// The first connection turns the write-ahead log on, before any reader.
-	if err := d.write.PingContext(ctx); err != nil {
+	if err := connect(ctx, d.write); err != nil {
 		return nil, errors.Join(fmt.Errorf("open ledger %q: %w", path, translate(err)), d.write.Close())
 	}
 	if d.read, err = openDB(path, true); err != nil {
@@ -91,6 +91,27 @@ func open(ctx context.Context, cfg Config) (*database, error) {
 	d.read.SetMaxOpenConns(readers)
 	d.read.SetMaxIdleConns(readers)
 	return d, nil
+}
+
+// connect makes the first connection. SQLite does not wait for its lock when it
+// turns the write-ahead log on, so a second process that opens a new file at the
+// same moment is waited for here.
+func connect(ctx context.Context, db *sql.DB) error {
+	ctx, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := db.PingContext(ctx)
+		if err == nil || !errors.Is(translate(err), ledger.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func openDB(path string, readOnly bool) (*sql.DB, error) {
