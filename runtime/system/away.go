@@ -19,7 +19,8 @@ import (
 // refused: a wrong password does not get better by waiting.
 func Away(err error) (server string) {
 	var answer interface{ SQLState() string }
-	var network net.Error
+	var dial *net.OpError
+	var name *net.DNSError
 	switch {
 	case err == nil:
 		return ""
@@ -30,7 +31,8 @@ func Away(err error) (server string) {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return ""
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrNoResponders),
-		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, context.DeadlineExceeded), errors.As(err, &network):
+		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &dial), errors.As(err, &name):
 		return "NATS"
 	default:
 		return ""

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
+	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -24,6 +27,8 @@ func TestAway(t *testing.T) {
 	}{
 		{"no error", nil, ""},
 		{"any error", errors.New("x"), ""},
+		{"no such file", &fs.PathError{Op: "stat", Path: "x", Err: syscall.ENOENT}, ""},
+		{"nobody listens", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "NATS"},
 		{"the database is away", fmt.Errorf("check: %w", ledger.ErrUnavailable), "PostgreSQL"},
 		{"the database is starting", fmt.Errorf("%w: %w", ledger.ErrUnavailable, sqlError("57P03")), "PostgreSQL"},
 		{"too many connections", fmt.Errorf("%w: %w", ledger.ErrUnavailable, sqlError("53300")), "PostgreSQL"},
