@@ -150,7 +150,7 @@ func (s *site) start(t testing.TB, p *provider, w worker) *process {
 	}
 	args := s.flags()
 	if p.mode == fenced || w.embeds {
-		args = append(args, "--provider", p.srv.URL, "--mode", p.mode, "--timeout", w.timeout.String())
+		args = append(args, "--provider", p.srv.URL, "--mode", p.mode, "--timeout", w.timeout.String(), "--lease-ttl", w.ttl.String())
 		if w.queue != "" {
 			args = append(args, "--queue", w.queue)
 		}

@@ -57,7 +57,7 @@ func main() {
 
 type options struct {
 	dir, nats, postgres, provider, mode, queue, secret string
-	timeout                                            time.Duration
+	timeout, ttl                                       time.Duration
 	stubborn                                           bool
 }
 
@@ -72,6 +72,7 @@ func run(ctx context.Context, args []string) (err error) {
 	f.BoolVar(&o.stubborn, "stubborn", false, "a refund under way does not end with its context")
 	f.StringVar(&o.queue, "queue", "", "queue")
 	f.StringVar(&o.secret, "secret", "", "file with a secret that the tools try to let out")
+	f.DurationVar(&o.ttl, "lease-ttl", time.Second, "how long a lease lasts without a heartbeat")
 	f.DurationVar(&o.timeout, "timeout", time.Second, "how long one refund may take")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -185,7 +186,7 @@ func connect(o options) (*nats.Conn, func(), error) {
 
 func config(o options, secret string, red *redact.Redactor) (runtime.Config, error) {
 	cfg := runtime.Config{
-		Name: runtime.DefaultName(), Redactor: red, Concurrency: 4, LeaseTTL: time.Second, Sweep: 50 * time.Millisecond,
+		Name: runtime.DefaultName(), Redactor: red, Concurrency: 4, LeaseTTL: o.ttl, Sweep: 50 * time.Millisecond,
 		Models: map[string]model.Model{}, Prices: model.DefaultPrices(), Tools: new(tools.Registry),
 	}
 	if o.queue != "" {
