@@ -10,11 +10,8 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,9 +55,9 @@ from that log, not from ours.`,
 	f.StringVar(&d.recovery, "recovery", "keyed", "what the provider can do after a crash: opaque, keyed or probe")
 	f.Uint64Var(&d.seed, "seed", 0, "decides which requests are killed, and when; 0 takes a random one")
 	f.StringVarP(&d.output, "output", "o", "text", "text or json")
-	f.StringVar(&d.dataDir, "data", "", "where to keep everything; default a new temporary directory")
-	f.StringVar(&d.requests, "requests", "", "backlog to work off instead of the example's")
-	f.IntVar(&d.kills, "kills", 6, "how many times a worker is killed")
+	f.StringVar(&d.dataDir, "data", "", "new directory to keep everything in; default a temporary one")
+	f.StringVar(&d.requests, "requests", "", "CSV file to work off instead of the example's; same columns")
+	f.IntVar(&d.kills, "kills", 6, "how many times a worker is killed; with fewer than 5 the demo is void")
 	f.DurationVar(&d.limit, "limit", 5*time.Minute, "give up after this time")
 	return c
 }
@@ -77,33 +74,65 @@ func (d *demoFlags) check() error {
 	if d.kills < 0 || d.kills > 12 {
 		return usagef("--kills %d: want 0 to 12", d.kills)
 	}
+	if d.limit <= 0 {
+		return usagef("--limit %s: want more than 0, such as 5m", d.limit)
+	}
 	return nil
 }
 
+// demoWhere takes the place of the system from flags alone: a demo has no
+// business in a database that happens to be in the environment.
+func (a *app) demoWhere() error {
+	for flag, value := range map[string]*string{"nats": &a.opts.NATS, "postgres": &a.opts.Postgres} {
+		if !a.flags.Changed(flag) {
+			*value = ""
+		}
+	}
+	switch {
+	case a.flags.Changed("dir"):
+		return usagef("demo makes a directory of its own: give --data DIR to choose it")
+	case a.opts.NATS != "" && a.opts.Postgres == "":
+		return usagef("--nats needs --postgres URL as well: a journal alone is no system")
+	}
+	a.opts.Dir = ""
+	if a.opts.Postgres == "" {
+		a.opts.Dir = "." // until prepare knows better
+	}
+	return a.where(true)
+}
+
 func (a *app) demo(ctx context.Context, d demoFlags) error {
-	if err := d.check(); err != nil {
+	if err := errors.Join(d.check(), a.demoWhere()); err != nil {
 		return err
 	}
-	log, err := a.logger()
-	if err != nil {
+	if _, err := a.logger(); err != nil { // the workers' level
 		return err
 	}
 	a.opts.Logger = slog.New(slog.DiscardHandler)
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("the demo did not end within %s", d.limit))
 	defer cancel()
-	s := &supervisor{app: a, flags: d, log: log}
+	s := &supervisor{app: a, flags: d}
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
 	if err := s.supervise(ctx); err != nil {
-		return fmt.Errorf("%w (everything is kept in %s)", err, s.flags.dataDir)
+		if errors.Is(err, context.Canceled) {
+			err = errors.New("interrupted")
+		}
+		return fmt.Errorf("%w; everything is kept in %s", err, s.flags.dataDir)
 	}
 	sum, err := s.summary(ctx, time.Since(began))
 	if err != nil {
 		return err
 	}
-	return a.printSummary(sum, d.output)
+	if err := a.printSummary(sum, d.output); err != nil {
+		return err
+	}
+	if !sum.shown() {
+		return errors.New(sum.headline())
+	}
+	return nil
 }
 
 // supervisor is the demo's parent process: it starts workers, and lets the
@@ -111,7 +140,6 @@ func (a *app) demo(ctx context.Context, d demoFlags) error {
 type supervisor struct {
 	app   *app
 	flags demoFlags
-	log   *slog.Logger
 
 	tenant string
 	file   string // the backlog as the workers read it
@@ -133,37 +161,67 @@ func (s *supervisor) prepare(ctx context.Context) (err error) {
 	if d.seed == 0 {
 		d.seed = mathrand.Uint64N(1 << 32)
 	}
-	if d.dataDir == "" {
-		if d.dataDir, err = os.MkdirTemp("", "daybook-demo-"); err != nil {
-			return err
-		}
-	} else if err = os.MkdirAll(d.dataDir, 0o700); err != nil {
+	data, name, err := s.backlog() // before anything is made
+	if err != nil {
 		return err
 	}
-	if d.dataDir, err = filepath.Abs(d.dataDir); err != nil {
+	if d.dataDir, err = newDataDir(d.dataDir); err != nil {
 		return err
 	}
 	if s.app.opts.Embedded() {
 		s.app.opts.Dir = d.dataDir
 	} else if _, err := system.Migrate(ctx, s.app.opts); err != nil {
-		return err
+		return s.app.explain(err)
 	}
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails
 	s.tenant = "demo-" + hex.EncodeToString(b[:])
-	if err := s.backlog(); err != nil {
+	s.file = filepath.Join(d.dataDir, "inbox", filepath.Base(name))
+	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.file, data, 0o600); err != nil {
 		return err
 	}
 	s.plan = killPlan(d.seed, d.kills)
 	return nil
 }
 
-func (s *supervisor) backlog() (err error) {
-	var data []byte
-	name := "requests.csv"
+// newDataDir makes the directory. One with an earlier demo in it is refused:
+// its provider's log would count against this one.
+func newDataDir(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "daybook-demo-")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", usagef("--data: %w: give a directory that can be written to", err)
+	}
+	there, err := os.ReadDir(dir)
+	switch {
+	case err != nil:
+		return "", usagef("--data: %w", err)
+	case len(there) > 0:
+		return "", usagef("--data %s is not empty (%s): a demo needs a directory of its own; give a new one, or remove this one", dir, there[0].Name())
+	}
+	probe := filepath.Join(dir, "payments.log")
+	if err := os.WriteFile(probe, nil, 0o600); err != nil {
+		return "", usagef("--data: %w: give a directory that can be written to", err)
+	}
+	return dir, nil
+}
+
+// backlog reads the requests.
+func (s *supervisor) backlog() (data []byte, name string, err error) {
+	name = "requests.csv"
 	if s.flags.requests != "" {
 		name = s.flags.requests
-		data, err = os.ReadFile(name)
+		if data, err = os.ReadFile(name); err != nil {
+			return nil, "", usagef("--requests: %w", err)
+		}
 	} else {
 		data, err = refunds.Files.ReadFile(name)
 		// The customer who writes a key into the note: made here, so that no
@@ -171,44 +229,16 @@ func (s *supervisor) backlog() (err error) {
 		data = bytes.ReplaceAll(data, []byte("{{API_KEY}}"), []byte(demoKey(s.flags.seed)))
 	}
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	if s.rows, s.bad, err = readBacklog(name, data); err != nil {
-		return err
+	s.rows, s.bad, err = readBacklog(name, data)
+	switch {
+	case err != nil:
+		return nil, "", usageError{err}
+	case len(s.rows)+len(s.bad) == 0:
+		return nil, "", usagef("%s: no requests below the header: write one a line", name)
 	}
-	s.file = filepath.Join(s.flags.dataDir, "inbox", "requests.csv")
-	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(s.file, data, 0o600)
-}
-
-// demoKey is what a shop's API key looks like.
-func demoKey(seed uint64) string {
-	r := mathrand.New(mathrand.NewPCG(seed, 7))
-	const letters = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnpqrstuvwxyz23456789"
-	b := make([]byte, 32)
-	for i := range b {
-		b[i] = letters[r.IntN(len(letters))]
-	}
-	return strings.Join([]string{"sk", "live", string(b)}, "_")
-}
-
-// killPlan chooses, by seed, at which refund requests a worker is killed, and
-// whether before or after the money moves. Both happen.
-func killPlan(seed uint64, kills int) map[int]payments.Moment {
-	r := mathrand.New(mathrand.NewPCG(seed, 1))
-	plan := map[int]payments.Moment{}
-	moments := []payments.Moment{payments.BeforeLog, payments.AfterLog}
-	r.Shuffle(2, func(i, j int) { moments[i], moments[j] = moments[j], moments[i] })
-	for i, n := range r.Perm(12)[:kills] {
-		m := moments[i%2]
-		if i >= 2 {
-			m = moments[r.IntN(2)]
-		}
-		plan[n+1] = m
-	}
-	return plan
+	return data, name, nil
 }
 
 // hook is called by the provider within a refund request. It kills the worker
@@ -250,7 +280,8 @@ func (s *supervisor) supervise(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.pay.Close()) }()
-	fmt.Fprintf(s.app.err, "%d refund requests (%d more rejected), provider can be recovered: %s, seed %d\n", len(s.rows), len(s.bad), s.flags.recovery, s.flags.seed)
+	fmt.Fprintf(s.app.err, "%d refund requests to work off, %d more rejected (seed %d)\nThe payments provider %s (--recovery %s).\n",
+		len(s.rows), len(s.bad), s.flags.seed, canDo[payments.Mode(s.flags.recovery)], s.flags.recovery)
 	for n := 1; n <= 60; n++ {
 		code, err := s.one(ctx, n)
 		switch {
@@ -265,63 +296,11 @@ func (s *supervisor) supervise(ctx context.Context) (err error) {
 	return errors.New("60 workers were started and the backlog is not done")
 }
 
+// canDo says what a provider is good for after a crash.
+var canDo = map[payments.Mode]string{
+	payments.Opaque: "can neither recognise a request sent twice nor be asked",
+	payments.Keyed:  "recognises a request sent twice by its key",
+	payments.Probe:  "can be asked whether a refund happened",
+}
+
 func (s *supervisor) logPath() string { return filepath.Join(s.flags.dataDir, "payments.log") }
-
-// one runs one worker process to its end. An exit code other than 0 means that
-// it was killed.
-func (s *supervisor) one(ctx context.Context, n int) (code int, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	logFile, err := os.OpenFile(filepath.Join(s.flags.dataDir, "workers.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer logFile.Close()
-	c := exec.CommandContext(ctx, self, s.childArgs()...)
-	c.Stdout, c.Stderr = logFile, logFile
-	// A worker must not outlive its supervisor.
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	dead := make(chan struct{})
-	s.mu.Lock()
-	err = c.Start()
-	if err == nil {
-		s.child, s.dead, s.killed = c.Process, dead, false
-	}
-	s.mu.Unlock()
-	if err != nil {
-		return 0, fmt.Errorf("start worker: %w", err)
-	}
-	fmt.Fprintf(s.app.err, "worker %d started (process %d)\n", n, c.Process.Pid)
-	err = c.Wait()
-	close(dead)
-	s.mu.Lock()
-	killed := s.killed
-	s.child = nil
-	s.mu.Unlock()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0, nil
-	case killed, ctx.Err() != nil:
-		return 137, nil
-	case errors.As(err, &exit):
-		return 0, fmt.Errorf("worker ended by itself: %w; its last words are in %s", err, logFile.Name())
-	default:
-		return 0, err
-	}
-}
-
-func (s *supervisor) childArgs() []string {
-	o := s.app.opts
-	args := []string{
-		"demo-child", "--requests", s.file, "--tenant", s.tenant, "--payments", s.pay.URL(),
-		"--payments-recovery", s.flags.recovery, "--payments-timeout", "2s", "--grace", "100ms",
-		"--concurrency", "4", "--lease-ttl", "2s", "--sweep", "100ms", "--log-level", s.app.logLevel,
-	}
-	if o.Embedded() {
-		return append(args, "--dir", s.flags.dataDir)
-	}
-	return append(args, "--nats", o.NATS, "--postgres", o.Postgres, "--nats-sync", o.Sync)
-}

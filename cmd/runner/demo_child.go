@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -32,14 +33,22 @@ func (a *app) demoChildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.opts.Logger = log
-			sys, err := system.Open(c.Context(), a.opts)
+			cfg, err := w.config()
 			if err != nil {
-				return asUsage(err)
+				return err
 			}
-			defer sys.Close()
 			ctx, stop := context.WithCancel(c.Context())
 			defer stop()
+			go func() { // ends with the process
+				// A worker does not outlive its supervisor, which holds the other end.
+				_, _ = io.Copy(io.Discard, a.in)
+				stop()
+			}()
+			sys, err := a.openSystem(ctx, log, false)
+			if err != nil {
+				return err
+			}
+			defer sys.Close()
 			var wg sync.WaitGroup
 			var watch error
 			wg.Add(1)
@@ -48,7 +57,7 @@ func (a *app) demoChildCommand() *cobra.Command {
 				defer stop()
 				watch = workOff(ctx, sys, tenant, requests)
 			}()
-			err = a.workOn(ctx, sys, &w, true)
+			err = sys.Work(ctx, cfg, true)
 			stop()
 			wg.Wait()
 			return errors.Join(err, watch)

@@ -26,6 +26,8 @@ type summary struct {
 	Finished         int            `json:"finished"`
 	Parked           int            `json:"parked"`
 	Failed           int            `json:"failed"`
+	Cancelled        int            `json:"cancelled"`
+	Forgotten        int            `json:"forgotten"`
 	Kills            int            `json:"kills"`
 	ToolCalls        int64          `json:"tool_calls"`
 	DestructiveCalls int64          `json:"destructive_calls"`
@@ -45,7 +47,7 @@ type summary struct {
 	RejectedRows     []rejected     `json:"rejected_rows"`
 	Doubts           []doubt        `json:"doubts"`
 
-	where string // flags for the next ledgerctl command
+	ledgerctl string // the beginning of the next command to type
 }
 
 // doubt is an effect that a person has to look at.
@@ -58,14 +60,14 @@ type doubt struct {
 // summary reads what happened: from the ledger, and money from the provider's own log.
 func (s *supervisor) summary(ctx context.Context, took time.Duration) (*summary, error) {
 	o := s.app.opts
-	where := "--dir " + s.flags.dataDir
+	next := ledgerctl() + " --dir " + quote(s.flags.dataDir)
 	if !o.Embedded() {
-		where = "--postgres URL"
+		next = ledgerctl() + " --postgres URL" // it may hold a password
 	}
 	sum := &summary{
 		Rows: len(s.rows) + len(s.bad), Rejected: len(s.bad), RejectedRows: s.bad, Kills: len(s.kills), StoppedBy: map[string]int{},
 		Void: len(s.kills) < min(wantKills, s.flags.kills) || s.flags.kills < wantKills, Recovery: s.flags.recovery, Seed: s.flags.seed,
-		ProviderLog: s.logPath(), DataDir: s.flags.dataDir, Seconds: took.Seconds(), where: where,
+		ProviderLog: s.logPath(), DataDir: s.flags.dataDir, Seconds: took.Seconds(), ledgerctl: next,
 	}
 	if s.bad == nil {
 		sum.RejectedRows = []rejected{}
@@ -81,6 +83,7 @@ func (s *supervisor) summary(ctx context.Context, took time.Duration) (*summary,
 	if err := sum.runs(ctx, st, s.tenant); err != nil {
 		return nil, err
 	}
+	sum.Forgotten = sum.Rows - sum.Rejected - sum.Finished - sum.Parked - sum.Failed - sum.Cancelled
 	if err := sum.doubts(ctx, st, s.tenant); err != nil {
 		return nil, err
 	}
@@ -118,14 +121,20 @@ func (sum *summary) runs(ctx context.Context, st ledger.Store, tenant string) er
 			switch r.State {
 			case ledger.Finished:
 				sum.Finished++
+			case ledger.Cancelled:
+				sum.Cancelled++
 			case ledger.Parked:
+				if r.ParkReason == "" {
+					break // waits for nothing that has a name
+				}
 				sum.Parked++
 			case ledger.Failed:
 				sum.Failed++
 			}
-			if r.State == ledger.Parked {
+			switch {
+			case r.State == ledger.Parked:
 				sum.StoppedBy["parked: "+string(r.ParkReason)]++
-			} else {
+			case r.State.Ended():
 				sum.StoppedBy[string(r.StoppedBy)]++
 			}
 			sum.ToolCalls += r.ToolCalls
@@ -156,7 +165,7 @@ func (sum *summary) doubts(ctx context.Context, st ledger.Store, tenant string) 
 		_ = json.Unmarshal(e.Identity, &id) // shown to a person; empty if it is something else
 		sum.Doubts = append(sum.Doubts, doubt{
 			Run: e.Run.String(), Order: id.Order,
-			Resolve: fmt.Sprintf("go run ./cmd/ledgerctl %s resolve %s --applied|--not-applied --by YOU --note WHY", sum.where, e.OpKey.String()[:16]),
+			Resolve: fmt.Sprintf("%s resolve %s --applied|--not-applied --by YOU --note WHY", sum.ledgerctl, e.OpKey.String()[:16]),
 		})
 	}
 	return nil
@@ -172,11 +181,11 @@ func (a *app) printSummary(sum *summary, output string) error {
 	}
 	fmt.Fprintf(a.out, "\n%s\n\n", sum.headline())
 	line("refund requests", "%d rows: %d runs, %d rejected", sum.Rows, sum.Runs, sum.Rejected)
-	line("runs", "%d finished, %d parked, %d failed", sum.Finished, sum.Parked, sum.Failed)
+	line("runs", "%d finished, %d parked, %d failed, %d forgotten", sum.Finished, sum.Parked, sum.Failed+sum.Cancelled, sum.Forgotten)
 	for _, k := range sortedKeys(sum.StoppedBy) {
 		line("", "%d %s", sum.StoppedBy[k], k)
 	}
-	line("workers killed", "%d, each while the provider held its request", sum.Kills)
+	line("workers killed", "%s", killed(sum.Kills))
 	line("tool calls", "%d, of them %d destructive; %d answered with an earlier result", sum.ToolCalls, sum.DestructiveCalls, sum.Replayed)
 	line("refunds at the provider", "%d, on %d orders more than one", sum.ProviderEffects, sum.DuplicateEffects)
 	line("in doubt", "%d", sum.InDoubt)
@@ -197,27 +206,51 @@ func (a *app) printSummary(sum *summary, output string) error {
 		fmt.Fprintln(a.out)
 	}
 	if len(sum.Doubts) > 0 {
-		fmt.Fprintf(a.out, "\nNobody can know whether these refunds happened; look at the provider's log, then say so:\n")
+		fmt.Fprintf(a.out, "\nDaybook cannot know whether these refunds happened. Look into the provider's log, then say so:\n")
 		for _, d := range sum.Doubts {
 			fmt.Fprintf(a.out, "  %s (run %s)\n    %s\n", d.Order, d.Run, d.Resolve)
 		}
 	}
 	fmt.Fprintf(a.out, "\nAsk the ledger:\n")
 	for _, next := range []string{"runs list", "verify", "calls list --tool refund", "costs"} {
-		fmt.Fprintf(a.out, "  go run ./cmd/ledgerctl %s %s\n", sum.where, next)
+		fmt.Fprintf(a.out, "  %s %s\n", sum.ledgerctl, next)
 	}
 	return nil
+}
+
+// shown says whether the demo has shown what it is there to show.
+func (sum *summary) shown() bool {
+	return sum.DuplicateEffects == 0 && sum.Forgotten == 0 && sum.Failed+sum.Cancelled == 0 && !sum.Void
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func killed(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d, each while the provider held its request", n)
 }
 
 // headline is the one line to remember.
 func (sum *summary) headline() string {
 	switch {
 	case sum.DuplicateEffects > 0:
-		return fmt.Sprintf("%d orders were refunded twice. This is a bug in Daybook: please report it with seed %d.", sum.DuplicateEffects, sum.Seed)
+		return fmt.Sprintf("%s made more than once. This is a bug in Daybook: please report it with seed %d.", count(sum.DuplicateEffects, "refund was", "refunds were"), sum.Seed)
+	case sum.Forgotten > 0:
+		return fmt.Sprintf("Nobody was refunded twice, but %s forgotten. This is a bug in Daybook: please report it with seed %d.", count(sum.Forgotten, "run was", "runs were"), sum.Seed)
+	case sum.Failed+sum.Cancelled > 0:
+		return fmt.Sprintf("Nobody was refunded twice, but %s: see %s runs list --state failed", count(sum.Failed+sum.Cancelled, "run failed", "runs failed"), sum.ledgerctl)
 	case sum.Void:
-		return fmt.Sprintf("void: only %d kills, at least %d are needed to show anything.", sum.Kills, wantKills)
+		return fmt.Sprintf("Void: a demo needs %d killed workers to show anything, this one had %d. The backlog makes %s, and --kills says how many are hit.",
+			wantKills, sum.Kills, count(sum.ProviderEffects, "refund", "refunds"))
 	case sum.InDoubt > 0:
-		return fmt.Sprintf("Nobody was refunded twice and nobody was forgotten; %d refunds are in doubt and wait for a person.", sum.InDoubt)
+		return fmt.Sprintf("Nobody was refunded twice and nobody was forgotten; %s in doubt and for a person to settle.", count(sum.InDoubt, "refund is", "refunds are"))
 	default:
 		return "Nobody was refunded twice, and nobody was forgotten."
 	}

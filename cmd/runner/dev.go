@@ -7,8 +7,8 @@ func (a *app) devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Everything in one process: embedded NATS, SQLite, one worker, one projector",
-		Example: `  runner dev --dir .daybook --agents ./agents --policy hello=hello.yaml
-  runner submit --dir .daybook --agent hello --input '"hi"' --key 1 --wait`,
+		Example: `  runner dev --dir .daybook --agents ./examples/hello --policy hello=./examples/hello/policy.yaml
+  runner submit --dir .daybook --agent hello --input '"world"' --key hello-1 --wait`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if a.opts.Dir == "" && a.opts.Postgres == "" {

@@ -12,18 +12,27 @@ import (
 	"github.com/daybookhq/daybook/internal/fault"
 )
 
-func main() {
+func main() { os.Exit(program()) }
+
+// program is what a process of this binary does; its exit code.
+func program() int {
 	if err := fault.Check(); err != nil {
 		fmt.Fprintln(os.Stderr, "runner:", err)
-		os.Exit(2)
+		return exitUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	defer stop()
+	return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
-// usageError is a command line that cannot be understood: exit code 2.
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is a command line that cannot be understood.
 type usageError struct{ err error }
 
 func (e usageError) Error() string { return e.err.Error() }
@@ -31,15 +40,14 @@ func (e usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitCode: 0 ok, 1 failed, 2 usage.
 func exitCode(err error) int {
 	var u usageError
 	switch {
 	case err == nil:
-		return 0
+		return exitOK
 	case errors.As(err, &u):
-		return 2
+		return exitUsage
 	default:
-		return 1
+		return exitFailed
 	}
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,18 +59,33 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 	if err != nil {
 		return err
 	}
-	if s.output != "text" && s.output != "json" {
+	switch {
+	case s.output != "text" && s.output != "json":
 		return usagef("--output %q: want text or json", s.output)
+	case s.in.Agent == "":
+		return usagef("--agent is required: the name of the agent that works on the run")
+	case s.in.ClientKey == "":
+		return usagef("--key is required: the same for every try of the same submission, so that it is one run")
+	case s.deadline < 0, s.timeout < 0:
+		return usagef("--deadline and --timeout are times from now, such as 10m: want none that is negative")
 	}
 	raw, err := a.readInput(s.input)
 	if err != nil {
 		return err
 	}
-	a.opts.Logger = log
-	st, red, err := system.OpenLedger(ctx, a.opts)
-	if err != nil {
-		return asUsage(err)
+	// The time bounds what is waited for, not the submission itself: that was
+	// either made or not.
+	wait := ctx
+	if s.wait && s.timeout > 0 {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not within --timeout %s", s.timeout))
+		defer cancel()
 	}
+	o, err := a.openLedger(wait, log, s.wait)
+	if err != nil {
+		return fmt.Errorf("nothing was queued: %w", err)
+	}
+	st, red := o.store, o.redactor
 	defer st.Close()
 	var waker runtime.Waker
 	if a.opts.NATS != "" {
@@ -86,17 +103,19 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		s.in.Deadline = time.Now().Add(s.deadline)
 	}
 	r, existed, err := client.Submit(ctx, s.in)
-	if err != nil {
-		return err
+	switch {
+	case errors.Is(err, runtime.ErrInvalidSubmit):
+		return usageError{err}
+	case err != nil:
+		return fmt.Errorf("submit with key %q: %w", s.in.ClientKey, err)
 	}
 	if s.wait {
-		if s.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, s.timeout)
-			defer cancel()
-		}
-		if r, err = client.Wait(ctx, r.ID, true); err != nil {
-			return fmt.Errorf("wait for run %s (it goes on; ledgerctl runs show %s): %w", r.ID, r.ID, err)
+		id := r.ID
+		if r, err = client.Wait(wait, id, true); err != nil {
+			if wait.Err() != nil {
+				err = context.Cause(wait)
+			}
+			return fmt.Errorf("stopped waiting for run %s, which goes on (see ledgerctl runs show %s): %w", id, id, err)
 		}
 	}
 	if err := a.printRun(r, existed, s.output); err != nil {
@@ -111,23 +130,44 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 func (a *app) readInput(s string) (json.RawMessage, error) {
 	var b []byte
 	var err error
+	what := "--input"
 	switch {
 	case s == "":
 		return nil, usagef("--input is required: JSON, @FILE, or - for standard input")
 	case s == "-":
+		what = "standard input"
 		b, err = io.ReadAll(a.in)
 	case s[0] == '@':
-		b, err = os.ReadFile(s[1:])
+		what = s[1:]
+		b, err = os.ReadFile(what)
 	default:
 		b = []byte(s)
 	}
 	if err != nil {
 		return nil, usagef("--input: %w", err)
 	}
-	if !json.Valid(b) {
-		return nil, usagef("--input is not JSON: write a text as '\"text\"', an object as '{\"name\": \"value\"}'")
+	if fault := jsonFault(b); fault != "" {
+		return nil, usagef("%s is not JSON: %s: write a text as '\"text\"', an object as '{\"name\": \"value\"}'", what, fault)
 	}
 	return b, nil
+}
+
+// jsonFault says where and why b is no JSON value, or "".
+func jsonFault(b []byte) string {
+	var v any
+	err := json.Unmarshal(b, &v)
+	var syntax *json.SyntaxError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &syntax) && syntax.Offset > 0:
+		before := b[:min(int(syntax.Offset)-1, len(b))]
+		line := bytes.Count(before, []byte("\n")) + 1
+		column := len(before) - bytes.LastIndexByte(before, '\n')
+		return fmt.Sprintf("line %d, column %d: %v", line, column, err)
+	default:
+		return err.Error()
+	}
 }
 
 // submitted is what submit prints as JSON.

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,10 +14,10 @@ import (
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/examples/refunds"
 	"github.com/daybookhq/daybook/examples/refunds/payments"
+	"github.com/daybookhq/daybook/loops/singleshot"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/scripted"
 	"github.com/daybookhq/daybook/runtime"
-	"github.com/daybookhq/daybook/runtime/system"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/bogus"
 	"github.com/daybookhq/daybook/tools/builtin"
@@ -35,13 +37,16 @@ type workerFlags struct {
 	ttl          time.Duration
 	sweep        time.Duration
 	grace        time.Duration
+	noWait       bool
 }
+
+const noWaitUsage = "fail if NATS or PostgreSQL is away at start; default: wait for it"
 
 func (w *workerFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&w.agents, "agents", env("DAYBOOK_AGENTS", ""), "directory with NAME/AGENT.md files, or one such file (DAYBOOK_AGENTS)")
-	f.StringSliceVar(&w.policies, "policy", nil, "scripted model as NAME=FILE: agents use it as model scripted/NAME (repeatable)")
-	f.StringVar(&w.payments, "payments", env("DAYBOOK_PAYMENTS_URL", ""), "registers check_refund and refund against this payments service (DAYBOOK_PAYMENTS_URL)")
+	f.StringVar(&w.agents, "agents", "", "directory with NAME/AGENT.md files, or one such file (DAYBOOK_AGENTS)")
+	f.StringSliceVar(&w.policies, "policy", nil, "scripted model as NAME=FILE: agents use it as model scripted/NAME; repeatable, or with commas (DAYBOOK_POLICIES)")
+	f.StringVar(&w.payments, "payments", "", "registers check_refund and refund against this payments service (DAYBOOK_PAYMENTS_URL)")
 	f.StringVar(&w.paymentsMode, "payments-recovery", "opaque", "how the payments service can be recovered: opaque, keyed or probe")
 	f.DurationVar(&w.refundWait, "payments-timeout", 10*time.Second, "how long one refund may take")
 	f.BoolVar(&w.bogus, "bogus", false, "registers the bogus tools, for trying things out")
@@ -65,9 +70,23 @@ func (w *workerFlags) config() (runtime.Config, error) {
 	if err := w.addModels(cfg.Models); err != nil {
 		return cfg, err
 	}
+	load := agents.Loader{Loops: []string{singleshot.New().Name()}, Models: slices.Collect(maps.Keys(cfg.Models))}
+	for _, t := range cfg.Tools.Tools() {
+		load.Tools = append(load.Tools, t.Definition().Name)
+	}
 	var err error
-	cfg.Agents, err = w.loadAgents()
+	cfg.Agents, err = w.loadAgents(load)
 	return cfg, err
+}
+
+// check refuses numbers that cannot be meant.
+func (w *workerFlags) check(a *app) error {
+	if w.concurrency < 1 {
+		return usagef("--concurrency %d: want 1 or more", w.concurrency)
+	}
+	return a.positive(map[string]time.Duration{
+		"payments-timeout": w.refundWait, "lease-ttl": w.ttl, "sweep": w.sweep, "shutdown-grace": w.grace,
+	})
 }
 
 func (w *workerFlags) addTools(reg *tools.Registry) error {
@@ -112,7 +131,7 @@ func (w *workerFlags) addModels(models map[string]model.Model) error {
 }
 
 // loadAgents loads what --agents names, and the refunds agent where its tools are.
-func (w *workerFlags) loadAgents() ([]*agents.Agent, error) {
+func (w *workerFlags) loadAgents(load agents.Loader) ([]*agents.Agent, error) {
 	var as []*agents.Agent
 	if w.agents != "" {
 		info, err := os.Stat(w.agents)
@@ -120,11 +139,11 @@ func (w *workerFlags) loadAgents() ([]*agents.Agent, error) {
 		case err != nil:
 			return nil, usagef("--agents: %w", err)
 		case info.IsDir():
-			if as, err = agents.LoadDir(w.agents); err != nil {
+			if as, err = load.LoadDir(w.agents); err != nil {
 				return nil, err
 			}
 		default:
-			a, err := agents.Load(w.agents)
+			a, err := load.Load(w.agents)
 			if err != nil {
 				return nil, err
 			}
@@ -136,14 +155,14 @@ func (w *workerFlags) loadAgents() ([]*agents.Agent, error) {
 		if err != nil {
 			return nil, err
 		}
-		a, err := agents.Parse("agent/AGENT.md", b)
+		a, err := load.Parse("agent/AGENT.md", b)
 		if err != nil {
 			return nil, err
 		}
 		as = append(as, a)
 	}
 	if len(as) == 0 {
-		return nil, usagef("no agents: give --agents DIR with NAME/AGENT.md files, or --payments URL for the refunds agent")
+		return nil, usagef("no agents: give --agents DIR with NAME/AGENT.md files (DAYBOOK_AGENTS), or --payments URL for the refunds agent")
 	}
 	return as, nil
 }
@@ -154,27 +173,21 @@ func (a *app) work(ctx context.Context, w *workerFlags, project bool) error {
 	if err != nil {
 		return err
 	}
-	a.opts.Logger = log
-	sys, err := system.Open(ctx, a.opts)
-	if err != nil {
-		return asUsage(err)
+	if err := w.check(a); err != nil {
+		return err
 	}
-	defer sys.Close()
-	return a.workOn(ctx, sys, w, project)
-}
-
-func (a *app) workOn(ctx context.Context, sys *system.System, w *workerFlags, project bool) error {
 	cfg, err := w.config()
 	if err != nil {
 		return err
 	}
-	return sys.Work(ctx, cfg, project)
-}
-
-// asUsage marks errors about where the system is as a wrong command line.
-func asUsage(err error) error {
-	if errors.Is(err, system.ErrOptions) {
-		return usageError{err}
+	sys, err := a.openSystem(ctx, log, w.noWait)
+	switch {
+	case errors.Is(err, errStopped):
+		log.Info("stopped before the servers were there")
+		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	defer sys.Close()
+	return sys.Work(ctx, cfg, project)
 }
