@@ -5,6 +5,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/tools"
 )
 
 // foldTool changes the history by what happened to a tool call.
@@ -15,6 +16,11 @@ func (h *History) foldTool(data events.Payload) {
 	case events.ToolExecutionFinished:
 		h.toolEnded(p.Call, p.Attempt, p.Ref != nil || p.Repeated, toldFinished(p), p.Result)
 	case events.ToolExecutionError:
+		// Begun, and the worker ran out of time before the first byte went out: no
+		// news of the tool, so nothing to tell the model.
+		if p.Ref != nil && p.Error.Kind == tools.KindNotRun && h.again(p.Call) {
+			return
+		}
 		h.toolEnded(p.Call, p.Attempt, p.Ref != nil, toldError(p), p.Result)
 	case events.ToolExecutionBlocked:
 		// Not run, so whatever the dispatcher quotes is its own word.
@@ -33,12 +39,15 @@ func (h *History) foldTool(data events.Payload) {
 	}
 }
 
-// again puts a call back among the pending ones: the provider says that it did
-// not happen, so it is made, not told as failed. It reports whether there was
-// such a call.
+// maxRemade is how often a call is made in all before the model is told that it
+// took no effect: time that is always up too early must not go on for ever.
+const maxRemade = 5
+
+// again puts a call back among the pending ones: it certainly did not happen,
+// so it is made, not told as failed. It reports whether there is such a call.
 func (h *History) again(id events.CallID) bool {
 	c := h.find(id)
-	if c == nil {
+	if c == nil || c.attempts >= maxRemade {
 		return false
 	}
 	c.doubt, c.open = nil, nil
