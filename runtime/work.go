@@ -36,6 +36,9 @@ func (s *session) work() {
 		cause := err
 		err = s.guard(func() error { return s.unworkable(s.ctx, cause) })
 	}
+	if cause := context.Cause(s.ctx); err != nil && errors.Is(err, context.Canceled) && cause != nil {
+		err = cause // why the context ended says more than that it did
+	}
 	s.stop(nil)
 	<-s.pumpDone
 	switch {
