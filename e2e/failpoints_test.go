@@ -56,15 +56,23 @@ var kinds = []string{opaque, keyed, fenced, probe}
 // missing here fails the test.
 func visits() []visit {
 	vs := []visit{
-		{"catchup.after_read", 1, takeover, nil}, {"epoch.after_commit", 1, takeover, nil},
-		{"exec.after_first_byte", 1, unmoved, nil}, {"exec.after_first_byte", 1, afterward, nil},
+		{"catchup.after_read", 1, takeover, nil},
+		{"epoch.after_commit", 1, takeover, nil},
+		{"exec.after_first_byte", 1, unmoved, nil},
+		{"exec.after_first_byte", 1, afterward, nil},
 		{"park.in_doubt", 1, doubtful, []string{opaque}},
-		{"park.before_commit", 1, doubtful, []string{opaque}}, {"park.after_commit", 1, doubtful, []string{opaque}},
-		{"park.before_commit", 1, handover, nil}, {"park.after_commit", 1, handover, nil},
-		{"renew.before", 3, slow, nil}, {"settle.after_record", 1, settling, nil},
-		{"journal.before_send", 4, plain, []string{opaque, probe}}, {"journal.after_send", 4, plain, []string{opaque, keyed}},
-		{"journal.after_ack", 4, plain, []string{opaque, fenced}}, {"model.after_reply", 2, plain, []string{opaque, probe}},
-		{"projector.before_commit", 3, plain, []string{opaque, keyed}}, {"projector.after_commit", 3, plain, []string{opaque, probe}},
+		{"park.before_commit", 1, doubtful, []string{opaque}},
+		{"park.after_commit", 1, doubtful, []string{opaque}},
+		{"park.before_commit", 1, handover, nil},
+		{"park.after_commit", 1, handover, nil},
+		{"renew.before", 3, slow, nil},
+		{"settle.after_record", 1, settling, nil},
+		{"journal.before_send", 4, plain, []string{opaque, probe}},
+		{"journal.after_send", 4, plain, []string{opaque, keyed}},
+		{"journal.after_ack", 4, plain, []string{opaque, fenced}},
+		{"model.after_reply", 2, plain, []string{opaque, probe}},
+		{"projector.before_commit", 3, plain, []string{opaque, keyed}},
+		{"projector.after_commit", 3, plain, []string{opaque, probe}},
 		{"projector.before_ack", 3, plain, []string{opaque, keyed}},
 	}
 	for _, p := range []string{
