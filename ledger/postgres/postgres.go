@@ -139,30 +139,24 @@ func (d *database) Read(ctx context.Context, f func(context.Context, sqlstore.Tx
 }
 
 func (d *database) transact(ctx context.Context, opts pgx.TxOptions, f func(context.Context, sqlstore.Tx) error) error {
-	t, err := d.pool.BeginTx(ctx, opts)
+	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("begin transaction: %w", unavailable(err))
 	}
+	t := &tx{conn: conn, db: d, opts: opts}
+	defer conn.Release() // closes it unless the transaction has ended
 	done := false
 	defer func() { // also when f panics
 		if !done {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
-			defer cancel()
-			_ = t.Rollback(ctx) // the server does it if this fails: the connection is closed then
+			t.rollback(ctx)
 		}
 	}()
-	if err := f(ctx, tx{t: t, db: d}); err != nil {
+	if err := f(ctx, t); err != nil {
+		return err
+	}
+	if err := t.commit(ctx); err != nil {
 		return err
 	}
 	done = true
-	if err := t.Commit(ctx); err != nil {
-		if errors.Is(err, pgx.ErrTxCommitRollback) {
-			return fmt.Errorf("commit: an earlier statement had failed: %w", err)
-		}
-		if serverError(err) {
-			return fmt.Errorf("commit: %w", translate(err, false))
-		}
-		return fmt.Errorf("commit: its answer is lost: %w", unavailable(err))
-	}
 	return nil
 }

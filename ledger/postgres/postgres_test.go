@@ -104,7 +104,10 @@ func TestLostConnectionIsUnavailable(t *testing.T) {
 		t.Errorf("in a statement: %v", err)
 	}
 	lostCommit := func(ctx context.Context, t sqlstore.Tx) error {
-		return t.(tx).t.Conn().PgConn().Conn().Close()
+		if _, err := t.Exec(ctx, `CREATE TABLE IF NOT EXISTS written (n int)`); err != nil {
+			return err
+		}
+		return t.(*tx).conn.Conn().PgConn().Conn().Close()
 	}
 	if err := d.Write(t.Context(), lostCommit); !errors.Is(err, ledger.ErrUnavailable) {
 		t.Errorf("at commit: %v", err)

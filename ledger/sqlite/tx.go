@@ -153,6 +153,14 @@ func (t tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
+// Later implements sqlstore.Tx: there is no round trip to save.
+func (t tx) Later(ctx context.Context, what, q string, args ...any) error {
+	if _, err := t.Exec(ctx, q, args...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
 // Query implements sqlstore.Tx.
 func (t tx) Query(ctx context.Context, q string, args ...any) (sqlstore.Rows, error) {
 	values, err := arguments(args)

@@ -63,6 +63,10 @@ func (s *Store) insertPrefix(ctx context.Context, tx Tx, l ledger.Lease, p ledge
 	if err != nil {
 		return err
 	}
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return err
+	}
 	if err := checkPrefix(ctx, tx, l, p, fold); err != nil {
 		return err
 	}
@@ -74,7 +78,8 @@ func (s *Store) insertPrefix(ctx context.Context, tx Tx, l ledger.Lease, p ledge
 		return err
 	}
 	if last := p[len(p)-1].Envelope().Seq; last > fold.top {
-		return raiseTop(ctx, tx, l.RunID, last)
+		return tx.Later(ctx, fmt.Sprintf("raise top of run %s", l.RunID),
+			`UPDATE run_folds SET top_seq = $2, top_at = $3 WHERE run_id = $1 AND top_seq < $2`, l.RunID, last, now)
 	}
 	return nil
 }
@@ -169,7 +174,7 @@ func lockFold(ctx context.Context, tx Tx, run events.RunID) (at position, err er
 	const q = `SELECT folded_seq, top_seq FROM run_folds WHERE run_id = $1 FOR UPDATE`
 	err = tx.QueryRow(ctx, q, run).Scan(&at.folded, &at.top)
 	if errors.Is(err, ErrNoRows) {
-		if _, err = tx.Exec(ctx, `INSERT INTO run_folds (run_id) VALUES ($1) ON CONFLICT DO NOTHING`, run); err == nil {
+		if err = tx.Later(ctx, "make it", `INSERT INTO run_folds (run_id) VALUES ($1) ON CONFLICT DO NOTHING`, run); err == nil {
 			err = tx.QueryRow(ctx, q, run).Scan(&at.folded, &at.top)
 		}
 	}
@@ -177,17 +182,6 @@ func lockFold(ctx context.Context, tx Tx, run events.RunID) (at position, err er
 		return position{}, fmt.Errorf("lock fold of run %s: %w", run, err)
 	}
 	return at, nil
-}
-
-func raiseTop(ctx context.Context, tx Tx, run events.RunID, top uint64) error {
-	now, err := tx.Now(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, `UPDATE run_folds SET top_seq = $2, top_at = $3 WHERE run_id = $1 AND top_seq < $2`, run, top, now); err != nil {
-		return fmt.Errorf("raise top of run %s: %w", run, err)
-	}
-	return nil
 }
 
 // contiguousTop is the highest sequence up to which the archive has every event

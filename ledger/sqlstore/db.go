@@ -37,11 +37,16 @@ type DB interface {
 // both ways; an empty []byte or string is not.
 type Tx interface {
 	Exec(ctx context.Context, q string, args ...any) (rows int64, err error)
+	// Later runs a statement before the next one, or before the commit, in the
+	// same round trip. Whoever runs the next one gets its error, with what was to
+	// be done. It is for statements whose answer decides nothing.
+	Later(ctx context.Context, what, q string, args ...any) error
 	Query(ctx context.Context, q string, args ...any) (Rows, error)
 	// QueryRow's Scan returns ErrNoRows when there is none.
 	QueryRow(ctx context.Context, q string, args ...any) Row
-	// Now is the database's clock at this moment (PostgreSQL: daybook_now();
-	// SQLite: the injected clock), cut to microseconds in UTC.
+	// Now is the database's clock at this moment, or if the last statement locked
+	// rows, right after it had them (PostgreSQL: daybook_now(); SQLite: the
+	// injected clock), cut to microseconds in UTC.
 	Now(ctx context.Context) (time.Time, error)
 	// InsertMany inserts rows into columns of table, in order, with an ON
 	// CONFLICT clause (empty for none), and returns how many went in. It is the
