@@ -171,29 +171,77 @@ func (s *Store) take(ctx context.Context, tx Tx, r ledger.ClaimRequest, picked [
 		return nil, err
 	}
 	claims := make([]ledger.Claim, len(picked))
+	ids := make([]events.RunID, len(picked))
+	for i, c := range picked {
+		ids[i] = c.run.ID
+	}
+	if err := makeFolds(ctx, tx, ids); err != nil {
+		return nil, err
+	}
 	for i, c := range picked {
 		if claims[i], err = s.takeRun(ctx, tx, r, c, now); err != nil {
 			return nil, fmt.Errorf("run %s: %w", c.run.ID, err)
 		}
 	}
+	// Most runs have neither; the rows of all of them are locked, so none comes in.
+	started, err := runsWith(ctx, tx, `effects WHERE state = 'started' AND `, ids)
+	if err != nil {
+		return nil, fmt.Errorf("look for started effects: %w", err)
+	}
 	for i, c := range picked { // effects after all folds
+		if !started[c.run.ID] {
+			continue
+		}
 		if err := s.doubtAbandoned(ctx, tx, claims[i].Run, r.OwnTokens, now); err != nil {
 			return nil, fmt.Errorf("run %s: %w", c.run.ID, err)
 		}
+	}
+	for _, c := range picked {
 		if c.run.State == ledger.Parked && !c.run.WakeAt.IsZero() && !c.run.WakeAt.After(now) {
 			fired := events.TimerFired{Due: c.run.WakeAt}
 			if _, _, err := s.addFact(ctx, tx, c.run.ID, s.cfg.IDs.Event(), fired, c.run.Trace); err != nil {
 				return nil, err
 			}
 		}
-		facts, err := pendingFacts(ctx, tx, c.run.ID)
-		if err != nil {
-			return nil, err
+	}
+	pending, err := runsWith(ctx, tx, `facts WHERE `, ids)
+	if err != nil {
+		return nil, fmt.Errorf("look for facts: %w", err)
+	}
+	for i, c := range picked {
+		if pending[c.run.ID] {
+			if claims[i].Facts, err = pendingFacts(ctx, tx, c.run.ID); err != nil {
+				return nil, err
+			}
 		}
-		claims[i].Facts = facts
-		claims[i].Base.Facts = nil
 	}
 	return claims, nil
+}
+
+// makeFolds makes the folds of runs that have none, in the order of their ids.
+func makeFolds(ctx context.Context, tx Tx, ids []events.RunID) error {
+	return tx.Later(ctx, "make folds", `
+		INSERT INTO run_folds (run_id) SELECT r.id FROM runs r
+		WHERE `+tx.InIDs("r.id", 1)+` AND NOT EXISTS (SELECT 1 FROM run_folds f WHERE f.run_id = r.id)
+		ORDER BY r.id ON CONFLICT DO NOTHING`, ids)
+}
+
+// runsWith returns which of the runs have a row in a table.
+func runsWith(ctx context.Context, tx Tx, table string, ids []events.RunID) (map[events.RunID]bool, error) {
+	rows, err := tx.Query(ctx, `SELECT DISTINCT run_id FROM `+table+tx.InIDs("run_id", 1), ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	have := map[events.RunID]bool{}
+	for rows.Next() {
+		var id events.RunID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		have[id] = true
+	}
+	return have, rows.Err()
 }
 
 func (s *Store) takeRun(ctx context.Context, tx Tx, r ledger.ClaimRequest, c candidate, now time.Time) (ledger.Claim, error) {

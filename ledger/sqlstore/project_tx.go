@@ -140,12 +140,8 @@ func (b *batchTx) lock(ctx context.Context, ids []events.RunID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := b.tx.Exec(ctx, `
-		INSERT INTO run_folds (run_id) SELECT r.id FROM runs r
-		WHERE `+b.tx.InIDs("r.id", 1)+` AND NOT EXISTS (SELECT 1 FROM run_folds f WHERE f.run_id = r.id)
-		ORDER BY r.id ON CONFLICT DO NOTHING`, ids)
-	if err != nil {
-		return fmt.Errorf("make folds: %w", err)
+	if err := makeFolds(ctx, b.tx, ids); err != nil {
+		return err
 	}
 	rows, err := b.tx.Query(ctx, `
 		SELECT run_id, folded_seq, top_seq, incomplete, open FROM run_folds

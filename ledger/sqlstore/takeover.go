@@ -19,7 +19,10 @@ func (s *Store) Base(ctx context.Context, l ledger.Lease) (ledger.Base, error) {
 		if err != nil {
 			return err
 		}
-		base, err = s.writeBase(ctx, tx, l, h.now)
+		if base, err = s.writeBase(ctx, tx, l, h.now); err != nil {
+			return err
+		}
+		base.Facts, err = pendingFacts(ctx, tx, l.RunID)
 		return err
 	})
 	if err == nil {
@@ -47,11 +50,7 @@ func (s *Store) writeBase(ctx context.Context, tx Tx, l ledger.Lease, now time.T
 	if err != nil {
 		return ledger.Base{}, err
 	}
-	if err := dropRecordedFacts(ctx, tx, l.RunID); err != nil {
-		return ledger.Base{}, err
-	}
-	base.Facts, err = pendingFacts(ctx, tx, l.RunID)
-	return base, err
+	return base, dropRecordedFacts(ctx, tx, l.RunID)
 }
 
 func (s *Store) standingBase(ctx context.Context, tx Tx, l ledger.Lease) (ledger.Base, error) {
@@ -71,9 +70,12 @@ func (s *Store) standingBase(ctx context.Context, tx Tx, l ledger.Lease) (ledger
 func beyondBase(epoch uint64) string { return fmt.Sprintf("beyond the base of epoch %d", epoch) }
 
 func (s *Store) makeBase(ctx context.Context, tx Tx, l ledger.Lease, now time.Time) (ledger.Base, error) {
-	top, err := contiguousTop(ctx, tx, l.RunID)
-	if err != nil {
-		return ledger.Base{}, err
+	var top uint64
+	if l.Epoch > 1 { // before the first holder nobody has numbered an event
+		var err error
+		if top, err = contiguousTop(ctx, tx, l.RunID); err != nil {
+			return ledger.Base{}, err
+		}
 	}
 	b := ledger.Base{Seq: top, Hash: events.Genesis(l.RunID)}
 	if top > 0 {
@@ -81,10 +83,10 @@ func (s *Store) makeBase(ctx context.Context, tx Tx, l ledger.Lease, now time.Ti
 			return ledger.Base{}, fmt.Errorf("read event %d: %w", top, err)
 		}
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO run_epochs (run_id, epoch, base_seq, base_hash, worker, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+	err := tx.Later(ctx, "insert base", `INSERT INTO run_epochs (run_id, epoch, base_seq, base_hash, worker, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 		l.RunID, l.Epoch, b.Seq, b.Hash, l.Worker, now)
-	if err != nil {
-		return ledger.Base{}, fmt.Errorf("insert base: %w", err)
+	if err != nil || l.Epoch == 1 {
+		return b, err
 	}
 	beyond, err := eventsBeyond(ctx, tx, l.RunID, top)
 	if err != nil || len(beyond) == 0 {
