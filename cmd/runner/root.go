@@ -16,6 +16,7 @@ import (
 // app is what every command shares: where the system is, and where to write.
 type app struct {
 	opts     system.Options
+	secrets  []string
 	logLevel string
 	in       io.Reader
 	out, err io.Writer
@@ -56,7 +57,12 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage. What happened afterwards: ledgerctl.`
 		Args:                       noArgs,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			a.flags = c.Flags()
-			return fromEnvironment(a.flags)
+			if err := fromEnvironment(a.flags); err != nil {
+				return err
+			}
+			var err error
+			a.opts.Secrets, err = readSecrets(a.secrets)
+			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -70,6 +76,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage. What happened afterwards: ledgerctl.`
 	f.StringVar(&a.opts.Postgres, "postgres", "", "distributed: PostgreSQL URL (DAYBOOK_POSTGRES_URL)")
 	f.StringVar(&a.opts.Sync, "nats-sync", "", "what the NATS server's sync_interval is: always or interval (DAYBOOK_NATS_SYNC)")
 	f.DurationVar(&a.opts.Grace, "grace", defaultGrace, "time after an attempt's deadline until nobody can act for it any more (DAYBOOK_GRACE)")
+	f.StringSliceVar(&a.secrets, "secret", nil, "secret as NAME=FILE: redacted everywhere, and handed to tools for secret://NAME (repeatable) (DAYBOOK_SECRETS)")
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error (DAYBOOK_LOG_LEVEL)")
 	c.AddCommand(a.devCommand(), a.workerCommand(), a.projectorCommand(), a.submitCommand(), a.demoCommand(), a.demoChildCommand())
 	return c
