@@ -13,8 +13,9 @@ import (
 )
 
 type tailFlags struct {
-	after uint64
-	every time.Duration
+	untilParked bool
+	after       uint64
+	every       time.Duration
 }
 
 func (a *app) runsTailCommand() *cobra.Command {
@@ -43,6 +44,7 @@ written them.`,
 		},
 	}
 	c.Flags().Uint64Var(&f.after, "after", 0, "begins after this seq")
+	c.Flags().BoolVar(&f.untilParked, "until-parked", false, "also ends when the run waits for something")
 	c.Flags().DurationVar(&f.every, "every", 500*time.Millisecond, "how often the ledger is asked")
 	a.outputFlag(c, formatTable, formatJSONL)
 	return c
@@ -77,6 +79,9 @@ func (a *app) tail(ctx context.Context, st ledger.Store, run events.RunID, f tai
 		if w := string(r.ParkReason) + r.ParkedAt.String(); r.State == ledger.Parked && w != waiting {
 			waiting = w
 			fmt.Fprintf(a.err, "parked: %s (%s)\n", clean(either(": ", string(r.ParkReason), r.ParkDetail)), a.command("why", run.String()))
+		}
+		if f.untilParked && r.State == ledger.Parked {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
