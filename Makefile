@@ -49,8 +49,9 @@ generate: ## go generate changes nothing
 	@before=$$(git diff | sha256sum); go generate ./...; \
 	if [ "$$before" != "$$(git diff | sha256sum)" ]; then git --no-pager diff --stat; echo "generated files were not up to date; commit them"; exit 1; fi
 
-bench: ## benchmarks, on a PostgreSQL server whose data is on disk
-	go run ./internal/testenv/cmd/withpostgres -disk -- go test -run '^$$' -bench . -benchmem ./bench/...
+BENCH ?= # flags, such as -parts=calls,effects -time=20s -o json
+bench: ## ratios to raw publishes and commits (docs/performance.md), on a PostgreSQL server whose data is on disk
+	go run ./internal/testenv/cmd/withpostgres -disk -- go run ./bench $(BENCH)
 
 images: ## the container image of docker-compose.yml
 	docker compose build

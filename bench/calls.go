@@ -21,6 +21,7 @@ func callsPart(ctx context.Context, b *bench) error {
 		}
 	}
 	for _, w := range []work{
+		{tool: readonly, turns: 10, calls: 1, inFlight: 64, project: true, noFeed: true, every: always},
 		{tool: readonly, turns: 10, calls: 10, inFlight: 64, project: true, every: always},
 		{tool: readonly, turns: 10, calls: 10, inFlight: 64, project: false, every: always},
 		{tool: destructive, turns: 10, calls: 1, inFlight: 1, project: true, every: always},
@@ -42,10 +43,14 @@ func (w work) name() string {
 	if w.every == interval {
 		s += ", sync 2m"
 	}
-	if w.project {
+	switch {
+	case w.project && w.noFeed:
+		return s + ", projector without feed"
+	case w.project:
 		return s + ", projector runs"
+	default:
+		return s + ", no projector"
 	}
-	return s + ", no projector"
 }
 
 func (b *bench) calls(ctx context.Context, w work) error {
@@ -63,7 +68,7 @@ func (b *bench) calls(ctx context.Context, w work) error {
 	if err != nil {
 		return err
 	}
-	f := rate("calls", w.name(), d.calls, d.took, d.latency, syncName(w.every))
+	f := rate("calls", w.name(), taken{d.calls, d.took, d.cpu, d.latency}, syncName(w.every))
 	if w.tool == destructive {
 		f.Synced = "database: Begin and End; " + f.Synced
 	}

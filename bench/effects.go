@@ -94,14 +94,14 @@ func effectsPart(ctx context.Context, b *bench) (err error) {
 		if err != nil {
 			return err
 		}
-		total, took, l, err := hammer(ctx, n, b.time/2, func(ctx context.Context, w, _ int) error {
+		t, err := b.warm(ctx, n, b.time/2, func(ctx context.Context, w int) error {
 			_, _, err := as[w].pair(ctx)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		f := rate("effects", fmt.Sprintf("Begin + End pairs, %d in flight", n), total, took, l, fsyncsPair)
+		f := rate("effects", fmt.Sprintf("Begin + End pairs, %d in flight", n), t, fsyncsPair)
 		f = b.report.over(f, rawPairs(n))
 		if n > 1 {
 			f = f.atLeast(0.5)
@@ -113,6 +113,9 @@ func effectsPart(ctx context.Context, b *bench) (err error) {
 	}
 	as, err := actors("beside", 1)
 	if err != nil {
+		return err
+	}
+	if _, err := begins(ctx, b, as[0]); err != nil { // warms up
 		return err
 	}
 	alone, err := begins(ctx, b, as[0])

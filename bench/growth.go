@@ -26,7 +26,7 @@ func growthPart(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		f := rate("growth", g.name, d.calls, d.took, d.latency, syncName(always))
+		f := rate("growth", g.name, taken{d.calls, d.took, d.cpu, d.latency}, syncName(always))
 		f.Note = fmt.Sprintf("%d turns of %d calls, %d runs ended; p50 and p99 are of a turn", g.turns, g.perTurn, d.ended)
 		if g.name != base {
 			f = b.report.over(f, base)

@@ -49,11 +49,12 @@ func (m *caller) Call(_ context.Context, r model.Request) (model.Response, error
 // clock counts calls and takes the time from one call of a run to its next; of
 // a turn of several calls only the first counts.
 type clock struct {
-	calls atomic.Int64
-	mu    sync.Mutex
-	first time.Time
-	last  map[events.RunID]time.Time
-	took  spread
+	calls  atomic.Int64
+	before int64 // calls until then
+	mu     sync.Mutex
+	first  time.Time
+	last   map[events.RunID]time.Time
+	took   spread
 }
 
 func (c *clock) tick(in *tools.Invocation) {
@@ -67,7 +68,7 @@ func (c *clock) tick(in *tools.Invocation) {
 	if c.last == nil {
 		c.last, c.first = map[events.RunID]time.Time{}, now
 	}
-	if t, ok := c.last[in.Run]; ok {
+	if t, ok := c.last[in.Run]; ok && c.before > 0 {
 		c.took = append(c.took, now.Sub(t))
 	}
 	c.last[in.Run] = now
@@ -77,6 +78,13 @@ func (c *clock) began() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.first
+}
+
+// start begins the measurement: what came before warmed up.
+func (c *clock) start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.first, c.before = time.Now(), c.calls.Load()
 }
 
 // Tools of the benchmark; both do nothing.
@@ -112,6 +120,7 @@ type work struct {
 	inFlight int // runs at once
 	runs     int // queued beforehand
 	project  bool
+	noFeed   bool // the projector runs without the feed
 	every    time.Duration
 	limit    time.Duration // after the first call
 }
@@ -120,6 +129,7 @@ type work struct {
 type done struct {
 	calls   int
 	took    time.Duration // from the first call on
+	cpu     time.Duration // with what the projector did afterwards, without submitting
 	latency spread        // of a turn, where calls is over 1
 	// pending is what the projector had before it, in journal messages, after
 	// one, two and three thirds of the time.
@@ -183,7 +193,7 @@ func (b *bench) drive(ctx context.Context, w work) (d done, err error) {
 	}
 	stopProjector := func() {}
 	if w.project {
-		if stopProjector, err = background(ctx, sys); err != nil {
+		if stopProjector, err = background(ctx, sys, !w.noFeed); err != nil {
 			return d, err
 		}
 	}
@@ -197,6 +207,11 @@ func (b *bench) drive(ctx context.Context, w work) (d done, err error) {
 			Models: map[string]model.Model{"none": &caller{tool: w.tool, turns: w.turns, calls: w.calls}},
 		}, false)
 	}()
+	if err := c.warmUp(ctx, w, worked); err != nil {
+		return d, err
+	}
+	cpu := b.cpu.used()
+	c.start()
 	if err := c.watch(ctx, w, &d, worked, consumer); err != nil {
 		return d, err
 	}
@@ -214,8 +229,29 @@ func (b *bench) drive(ctx context.Context, w work) (d done, err error) {
 		}
 		d.drained = time.Since(t)
 	}
+	d.cpu = b.cpu.used() - cpu
 	d.ended, err = ended(ctx, s)
 	return d, err
+}
+
+// warmUp waits for a quarter of the measurement's time, or of its calls: until
+// then connections are made and statements prepared.
+func (c *clock) warmUp(ctx context.Context, w work, worked <-chan error) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-worked:
+			return errors.Join(errors.New("the worker ended early"), err)
+		case <-tick.C:
+		}
+		first := c.began()
+		if !first.IsZero() && (time.Since(first) >= w.limit/4 || c.calls.Load() >= int64(w.runs*w.turns*w.calls)/4) {
+			return nil
+		}
+	}
 }
 
 // watch waits for the end of the measurement and looks at the projector meanwhile.
@@ -238,7 +274,7 @@ func (c *clock) watch(ctx context.Context, w work, d *done, worked <-chan error,
 		}
 		over := time.Since(first) >= w.limit || c.calls.Load() >= want
 		if over {
-			d.calls, d.took = int(c.calls.Load()), time.Since(first)
+			d.calls, d.took = int(c.calls.Load()-c.before), time.Since(first)
 		}
 		if w.project && (over || looked < 2 && time.Since(first) >= w.limit*time.Duration(looked+1)/3) {
 			n, err := pending(ctx, consumer)
@@ -281,10 +317,13 @@ func drain(ctx context.Context, c jetstream.Consumer) error {
 }
 
 // background runs a projector until the function is called.
-func background(ctx context.Context, sys *system.System) (stop func(), err error) {
+func background(ctx context.Context, sys *system.System, feed bool) (stop func(), err error) {
 	p, err := sys.Projector()
 	if err != nil {
 		return nil, err
+	}
+	if !feed {
+		p = ledger.NewProjector(sys.Store, sys.Bus.Consumer(), nil, ledger.ProjectorConfig{})
 	}
 	pctx, cancel := context.WithCancel(ctx)
 	ran := make(chan error, 1)

@@ -51,6 +51,7 @@ type bench struct {
 	dir    string
 	time   time.Duration // of one measurement
 	report *report
+	cpu    processor
 	log    io.Writer
 }
 
@@ -74,7 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 		help += "\n  " + p.name + ": " + p.what
 	}
 	only := flags.String("parts", strings.Join(names, ","), help)
-	each := flags.Duration("time", 8*time.Second, "how long one measurement lasts")
+	each := flags.Duration("time", 5*time.Second, "how long one measurement lasts")
 	output := flags.String("o", "table", "table or json")
 	dir := flags.String("dir", "", "where the NATS servers keep their streams (default: a temporary directory)")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to `file`")
@@ -113,7 +114,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 		}
 		defer pprof.StopCPUProfile()
 	}
-	b := &bench{dsn: dsn, dir: *dir, time: *each, log: stderr, report: newReport(goruntime.NumCPU())}
+	b := &bench{dsn: dsn, dir: *dir, time: *each, log: stderr, report: newReport(goruntime.NumCPU()), cpu: newProcessor(ctx, dsn)}
 	for _, p := range parts() {
 		if !slices.Contains(chosen, p.name) {
 			continue

@@ -44,7 +44,7 @@ func projectorPart(ctx context.Context, b *bench) (err error) {
 		}
 	}
 	n := 0
-	start := time.Now()
+	start, cpu := time.Now(), b.cpu.used()
 	for _, in := range all {
 		in[0].Events, in[0].Rejected, in[0].Err = events.ParseMessage(in[0].Message.Data)
 		p, err := sys.Store.Project(ctx, in)
@@ -56,15 +56,18 @@ func projectorPart(ctx context.Context, b *bench) (err error) {
 		}
 		n += p.Events
 	}
-	took := time.Since(start)
-	rows, copied, err := copyAgain(ctx, pool, batches)
+	took, used := time.Since(start), b.cpu.used()-cpu
+	copied, err := b.copyAgain(ctx, pool, batches)
 	if err != nil {
 		return err
 	}
 	const name = "raw COPY of the same rows"
 	const synced = "database: a commit per batch"
-	b.report.add(figure{Part: "projector", Name: name, Value: float64(rows) / copied.Seconds(), Unit: "rows/s", Synced: synced})
-	f := figure{Part: "projector", Name: "projector", Value: float64(rows) / took.Seconds(), Unit: "rows/s", Synced: synced}
+	rows := copied.n
+	raw := rate("projector", name, copied, synced)
+	f := rate("projector", "projector", taken{n: rows, wall: took, cpu: used}, synced)
+	raw.Unit, f.Unit = "rows/s", "rows/s"
+	b.report.add(raw)
 	f.Note = fmt.Sprintf("%d batches, %.0f events/s, %.2f rows an event; with parsing, decoding, redaction check and fold", batches, float64(n)/took.Seconds(), float64(rows)/float64(n))
 	b.report.add(b.report.over(f, name).atLeast(0.5))
 	return nil
@@ -75,23 +78,23 @@ var projected = []string{"events", "tool_call_records", "model_calls"}
 
 // copyAgain copies the rows of the projector's tables into fresh ones with the
 // same indexes, in n transactions.
-func copyAgain(ctx context.Context, pool *pgxpool.Pool, n int) (total int, took time.Duration, err error) {
+func (b *bench) copyAgain(ctx context.Context, pool *pgxpool.Pool, n int) (t taken, err error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		return 0, 0, err
+		return t, err
 	}
 	defer conn.Release()
 	columns, rows := map[string][]string{}, map[string][][]any{}
 	for _, table := range projected {
 		if _, err := conn.Exec(ctx, `CREATE TABLE copy_of_`+table+` (LIKE `+table+` INCLUDING ALL)`); err != nil {
-			return 0, 0, err
+			return t, err
 		}
 		if columns[table], rows[table], err = readTable(ctx, conn.Conn(), table); err != nil {
-			return 0, 0, err
+			return t, err
 		}
-		total += len(rows[table])
+		t.n += len(rows[table])
 	}
-	start := time.Now()
+	start, cpu := time.Now(), b.cpu.used()
 	for i := range n {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			for _, table := range projected {
@@ -104,10 +107,11 @@ func copyAgain(ctx context.Context, pool *pgxpool.Pool, n int) (total int, took 
 			return nil
 		})
 		if err != nil {
-			return 0, 0, err
+			return t, err
 		}
 	}
-	return total, time.Since(start), nil
+	t.wall, t.cpu = time.Since(start), b.cpu.used()-cpu
+	return t, nil
 }
 
 func readTable(ctx context.Context, conn *pgx.Conn, table string) (columns []string, rows [][]any, err error) {

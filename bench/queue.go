@@ -25,7 +25,7 @@ func queuePart(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	stop, err := background(ctx, sys)
+	stop, err := background(ctx, sys, true)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func noopRuns(ctx context.Context, b *bench, s *site, sys *system.System) error 
 	if err := submit(ctx, sys, "noop", "noop", n); err != nil {
 		return err
 	}
-	start := time.Now()
+	start, cpu := time.Now(), b.cpu.used()
 	stop := worker(ctx, sys, named("noop"), &caller{}, reg, 64)
 	for now := before; now < before+int64(n); time.Sleep(5 * time.Millisecond) {
 		if now, err = ended(ctx, s); err != nil {
@@ -113,7 +113,7 @@ func noopRuns(ctx context.Context, b *bench, s *site, sys *system.System) error 
 		}
 	}
 	took := time.Since(start)
-	f := rate("queue", "no-op runs, 64 in flight", n, took, nil, "database: claim and finish; journal: every ack")
+	f := rate("queue", "no-op runs, 64 in flight", taken{n: n, wall: took, cpu: b.cpu.used() - cpu}, "database: claim and finish; journal: every ack")
 	f = b.report.over(f, rawCommits(64))
 	b.report.add(f)
 	return stop()

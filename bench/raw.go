@@ -45,14 +45,14 @@ func rawJetStream(ctx context.Context, b *bench, every time.Duration) (err error
 	}
 	msg := bytes.Repeat([]byte("x"), 1024)
 	for _, n := range []int{1, 64} {
-		total, took, l, err := hammer(ctx, n, b.time/4, func(ctx context.Context, w, _ int) error {
+		t, err := b.warm(ctx, n, b.time/8, func(ctx context.Context, w int) error {
 			_, err := js.Publish(ctx, fmt.Sprintf("raw.%d", w), msg)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		b.report.add(rate("raw", rawPublish(n, every), total, took, l, syncName(every)))
+		b.report.add(rate("raw", rawPublish(n, every), t, syncName(every)))
 	}
 	return nil
 }
@@ -76,20 +76,20 @@ func rawPostgres(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	for _, n := range []int{1, 32, 64} {
-		total, took, l, err := hammer(ctx, n, b.time/4, func(ctx context.Context, _, _ int) error { return insert(ctx) })
+		t, err := b.warm(ctx, n, b.time/8, func(ctx context.Context, _ int) error { return insert(ctx) })
 		if err != nil {
 			return err
 		}
-		b.report.add(rate("raw", rawCommits(n), total, took, l, fsyncsCommit))
+		b.report.add(rate("raw", rawCommits(n), t, fsyncsCommit))
 	}
 	for _, n := range []int{1, 32} {
-		total, took, l, err := hammer(ctx, n, b.time/4, func(ctx context.Context, _, _ int) error {
+		t, err := b.warm(ctx, n, b.time/8, func(ctx context.Context, _ int) error {
 			return errors.Join(insert(ctx), insert(ctx))
 		})
 		if err != nil {
 			return err
 		}
-		b.report.add(rate("raw", rawPairs(n), total, took, l, fsyncsCommit))
+		b.report.add(rate("raw", rawPairs(n), t, fsyncsCommit))
 	}
 	return nil
 }

@@ -21,6 +21,8 @@ type figure struct {
 	// P50MS and P99MS are of one operation, in milliseconds; 0 = not measured.
 	P50MS float64 `json:"p50_ms,omitempty"`
 	P99MS float64 `json:"p99_ms,omitempty"`
+	// CPUMicros is CPU time of one operation, of all processes that took part.
+	CPUMicros float64 `json:"cpu_us,omitempty"`
 	// Ratio is Value over the value of the figure named To; 0 = none.
 	Ratio float64 `json:"ratio,omitempty"`
 	To    string  `json:"ratio_to,omitempty"`
@@ -137,12 +139,12 @@ func (r *report) write(w io.Writer, format string) error {
 	fmt.Fprintf(w, "%d cores, load %s at the start, %s at the end (1, 5, 15 min); %g s. Compare ratios, not figures of two runs.\n\n",
 		r.Cores, r.Load[0], r.Load[1], r.Seconds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "what\tfigure\tp50\tp99\tratio\tto\tfsynced\tgoal")
+	fmt.Fprintln(t, "what\tfigure\tp50\tp99\tCPU each\tratio\tto\tfsynced\tgoal")
 	last := ""
 	for _, f := range r.Figures {
 		if f.Part != last {
 			if last != "" {
-				fmt.Fprintln(t, "\t\t\t\t\t\t\t")
+				fmt.Fprintln(t, "\t\t\t\t\t\t\t\t")
 			}
 			last = f.Part
 		}
@@ -153,7 +155,7 @@ func (r *report) write(w io.Writer, format string) error {
 		if f.Met != nil {
 			goal += map[bool]string{true: " ✓", false: " ✗ missed"}[*f.Met]
 		}
-		fmt.Fprintf(t, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, number(f.Value), f.Unit, millis(f.P50MS), millis(f.P99MS), ratio, f.To, f.Synced, goal)
+		fmt.Fprintf(t, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, number(f.Value), f.Unit, millis(f.P50MS), millis(f.P99MS), millis(f.CPUMicros/1000), ratio, f.To, f.Synced, goal)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -200,7 +202,18 @@ func (s spread) at(q float64) float64 {
 	return float64(s[min(int(q*float64(len(s))), len(s)-1)].Nanoseconds()) / 1e6
 }
 
-// rate is a figure of operations a second with their latencies.
-func rate(part, name string, n int, took time.Duration, l spread, synced string) figure {
-	return figure{Part: part, Name: name, Value: float64(n) / took.Seconds(), Unit: "/s", P50MS: l.at(0.5), P99MS: l.at(0.99), Synced: synced}
+// taken is what some operations took together.
+type taken struct {
+	n    int
+	wall time.Duration
+	cpu  time.Duration
+	each spread // latencies; may be empty
+}
+
+// rate is a figure of operations a second.
+func rate(part, name string, t taken, synced string) figure {
+	return figure{
+		Part: part, Name: name, Value: float64(t.n) / t.wall.Seconds(), Unit: "/s", P50MS: t.each.at(0.5), P99MS: t.each.at(0.99),
+		CPUMicros: float64(t.cpu.Microseconds()) / float64(max(t.n, 1)), Synced: synced,
+	}
 }

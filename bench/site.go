@@ -140,18 +140,27 @@ func (s *site) pool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
 	return p, err
 }
 
+// warm is hammer after as much of the same that does not count: connections are
+// made, statements prepared.
+func (b *bench) warm(ctx context.Context, n int, d time.Duration, f func(ctx context.Context, worker int) error) (taken, error) {
+	if t, err := b.hammer(ctx, n, d, f); err != nil {
+		return t, err
+	}
+	return b.hammer(ctx, n, d, f)
+}
+
 // hammer calls f from n goroutines for d and returns how often and how long.
-func hammer(ctx context.Context, n int, d time.Duration, f func(ctx context.Context, worker, i int) error) (total int, took time.Duration, l spread, err error) {
+func (b *bench) hammer(ctx context.Context, n int, d time.Duration, f func(ctx context.Context, worker int) error) (t taken, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	each := make([]spread, n)
 	var wg sync.WaitGroup
-	start := time.Now()
+	start, cpu := time.Now(), b.cpu.used()
 	for w := range n {
 		wg.Go(func() {
-			for i := 0; time.Since(start) < d && ctx.Err() == nil; i++ {
+			for time.Since(start) < d && ctx.Err() == nil {
 				t := time.Now()
-				if err := f(ctx, w, i); err != nil {
+				if err := f(ctx, w); err != nil {
 					cancel(err)
 					return
 				}
@@ -160,9 +169,10 @@ func hammer(ctx context.Context, n int, d time.Duration, f func(ctx context.Cont
 		})
 	}
 	wg.Wait()
-	took = time.Since(start)
+	t.wall, t.cpu = time.Since(start), b.cpu.used()-cpu
 	for _, s := range each {
-		l = append(l, s...)
+		t.each = append(t.each, s...)
 	}
-	return len(l), took, l, context.Cause(ctx)
+	t.n = len(t.each)
+	return t, context.Cause(ctx)
 }
