@@ -164,7 +164,7 @@ func TestHandover(t *testing.T) {
 	if n := s.number(t, `SELECT count(*) FROM events WHERE type = 'run_parked'`); n == 0 {
 		t.Error("void: no run was handed over")
 	}
-	second := s.start(t, p, worker{log: filepath.Join(s.logs, "second.log")})
+	second := s.start(t, p, worker{timeout: 20 * time.Second, log: filepath.Join(s.logs, "second.log")})
 	until(t, "all to end", func() error { return s.ended(t, all) })
 	until(t, "be whole", func() error { return s.whole(t, events.RunID{}) })
 	second.stop(t)
