@@ -301,17 +301,13 @@ func (s *session) recordLocked(ctx context.Context, p events.Payload) (events.Ev
 }
 
 func (s *session) envelopeLocked(id events.ID, t events.Type, version int, trace string) events.Envelope {
-	prev := s.hist.Hash()
-	if s.hist.Seq() == 0 {
-		prev = events.Genesis(s.run.ID)
-	}
 	now := s.w.cfg.Now()
 	if last := s.hist.Time(); now.Before(last) {
 		now = last
 	}
 	return events.Envelope{
 		ID: id, RunID: s.run.ID, Seq: s.hist.Seq() + 1, Epoch: s.lease.Epoch, Type: t, Version: version,
-		Time: now, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Trace: trace, Prev: prev,
+		Time: now, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Trace: trace, Prev: s.hist.Hash(),
 	}
 }
 
