@@ -55,7 +55,7 @@ func (t explainedTx) Query(ctx context.Context, q string, args ...any) (sqlstore
 
 func (t explainedTx) QueryRow(ctx context.Context, q string, args ...any) sqlstore.Row {
 	r, err := t.Query(ctx, q, args...)
-	return row{r, err}
+	return sqlstore.First(r, err)
 }
 
 // fill makes 20,000 runs over two months, 2,000 of them with 20 events each.

@@ -194,7 +194,7 @@ func (t *tx) Query(ctx context.Context, q string, args ...any) (sqlstore.Rows, e
 // QueryRow implements sqlstore.Tx.
 func (t *tx) QueryRow(ctx context.Context, q string, args ...any) sqlstore.Row {
 	r, err := t.Query(ctx, q, args...)
-	return row{r, err}
+	return sqlstore.First(r, err)
 }
 
 // Now implements sqlstore.Tx. Behind a statement that locked rows it is known:
@@ -342,27 +342,3 @@ func (r *rows) Scan(dest ...any) error {
 
 // Err implements sqlstore.Rows.
 func (r *rows) Err() error { return r.tx.translate(r.Rows.Err()) }
-
-type row struct {
-	rows sqlstore.Rows
-	err  error
-}
-
-// Scan implements sqlstore.Row.
-func (r row) Scan(dest ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer r.rows.Close()
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
-			return err
-		}
-		return sqlstore.ErrNoRows
-	}
-	if err := r.rows.Scan(dest...); err != nil {
-		return err
-	}
-	r.rows.Close()
-	return r.rows.Err()
-}

@@ -181,7 +181,7 @@ func (t tx) Query(ctx context.Context, q string, args ...any) (sqlstore.Rows, er
 // QueryRow implements sqlstore.Tx.
 func (t tx) QueryRow(ctx context.Context, q string, args ...any) sqlstore.Row {
 	r, err := t.Query(ctx, q, args...)
-	return row{r, err}
+	return sqlstore.First(r, err)
 }
 
 // Now implements sqlstore.Tx.
@@ -246,23 +246,3 @@ func (r *rows) Err() error { return translate(r.Rows.Err()) }
 
 // Close implements sqlstore.Rows.
 func (r *rows) Close() { _ = r.Rows.Close() }
-
-type row struct {
-	rows sqlstore.Rows
-	err  error
-}
-
-// Scan implements sqlstore.Row.
-func (r row) Scan(dest ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer r.rows.Close()
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
-			return err
-		}
-		return sqlstore.ErrNoRows
-	}
-	return r.rows.Scan(dest...)
-}

@@ -71,3 +71,31 @@ type Rows interface {
 	Err() error
 	Close()
 }
+
+// First is the first row of a query, for an adapter's QueryRow: err is the
+// query's own. Scanning it closes rows.
+func First(rows Rows, err error) Row { return first{rows, err} }
+
+type first struct {
+	rows Rows
+	err  error
+}
+
+func (r first) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	// An error that ends the result set may show only now.
+	r.rows.Close()
+	return r.rows.Err()
+}
