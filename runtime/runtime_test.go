@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -182,6 +183,23 @@ func TestDeadlineStopsTheRun(t *testing.T) {
 	w.whole()
 }
 
+// onMessage is a handler that says when a message was logged.
+type onMessage struct {
+	text string
+	seen chan<- struct{}
+}
+
+func (onMessage) Enabled(context.Context, slog.Level) bool { return true }
+func (h onMessage) WithAttrs([]slog.Attr) slog.Handler     { return h }
+func (h onMessage) WithGroup(string) slog.Handler          { return h }
+
+func (h onMessage) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == h.text {
+		h.seen <- struct{}{}
+	}
+	return nil
+}
+
 func TestShutdownHandsRunsOver(t *testing.T) {
 	in, out := make(chan struct{}), make(chan struct{})
 	slow := must(tools.New(tools.Definition{Name: "slow", Description: "Takes its time.", Effect: tools.Readonly},
@@ -191,11 +209,14 @@ func TestShutdownHandsRunsOver(t *testing.T) {
 			return "at last", nil
 		}))
 	w := newWorld(t, scripted.Script(calls(scripted.Call{Name: "slow"}), finish), slow)
+	asked := make(chan struct{}, 2)
+	w.cfg = func(c *runtime.Config) { c.Logger = slog.New(onMessage{"shutting down", asked}) }
 	first := w.start()
 	id := w.submit("go").ID
 	<-in
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); first.stop(t) }()
+	<-asked // a tool that returned before could let the run end instead
 	close(out)
 	<-stopped
 	r, err := w.store.Run(t.Context(), id)

@@ -379,7 +379,9 @@ func (w *Worker) start(c ledger.Claim, sent time.Time) {
 
 // shutdown asks every session to hand over, waits for the grace, then cuts acts off.
 func (w *Worker) shutdown() {
-	w.each(func(s *session) { s.askHandover() })
+	n := 0
+	w.each(func(s *session) { s.askHandover(); n++ })
+	w.log.Info("shutting down", "handing_over", n)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
