@@ -38,6 +38,7 @@ const (
 	ParkAuditBehind     ParkReason = "audit_behind"      // the record of earlier effects
 	ParkNoCapableWorker ParkReason = "no_capable_worker" // a worker that has the run's tools
 	ParkHandover        ParkReason = "handover"          // any worker: the last one shut down
+	ParkPaused          ParkReason = "paused"            // whoever paused the run, or its tool, to resume it
 )
 
 // RunQueued is the first event of every run; its holder makes it from the runs row.
@@ -54,6 +55,23 @@ type RunQueued struct {
 	QueuedAt time.Time `json:"queued_at"`
 	// Deadline is zero for none.
 	Deadline time.Time `json:"deadline,omitzero"`
+	// Fork is set for a run that begins with another one's history.
+	Fork *Fork `json:"fork,omitempty"`
+	// RetryOf is the failed run that this one tries again, Attempt its number (0 = 1).
+	RetryOf RunID `json:"retry_of,omitzero"`
+	Attempt int   `json:"attempt,omitempty"`
+	// Schedule names the schedule that submitted the run.
+	Schedule string `json:"schedule,omitempty"`
+}
+
+// Fork names the history that a run begins with: the events of Run up to Seq,
+// whose hash is Hash. They stay where they are; the fork has a chain of its own.
+type Fork struct {
+	Run  RunID  `json:"run"`
+	Seq  uint64 `json:"seq"`
+	Hash Hash   `json:"hash"`
+	// Effects says what destructive calls do: replay, simulate or ask.
+	Effects string `json:"effects"`
 }
 
 // ToolBinding freezes what a run relies on about one tool. After a crash the
@@ -151,6 +169,8 @@ type ApprovalRequested struct {
 	Tool     string    `json:"tool"`
 	Digest   Hash      `json:"digest"`
 	Expires  time.Time `json:"expires"`
+	// Why says what wants it: policy, taint or fork.
+	Why string `json:"why,omitempty"`
 }
 
 // ApprovalDecided is the fact of a person's decision.
@@ -166,12 +186,15 @@ type BudgetExceeded struct {
 	Budget string  `json:"budget"`
 	Limit  PicoUSD `json:"limit"`
 	Wanted PicoUSD `json:"wanted"`
+	// Committed is what was spent, reserved or unsettled when it was asked for.
+	Committed PicoUSD `json:"committed,omitempty"`
 }
 
 // SignalReceived is a message from outside.
 type SignalReceived struct {
 	Name string          `json:"name"`
 	Data json.RawMessage `json:"data,omitempty"`
+	From string          `json:"from,omitempty"`
 }
 
 // TimerFired says that a moment the run waited for has come.
@@ -190,6 +213,7 @@ type ChildFinished struct {
 	Child     RunID           `json:"child"`
 	StoppedBy StoppedBy       `json:"stopped_by"`
 	Output    json.RawMessage `json:"output,omitempty"`
+	Error     string          `json:"error,omitempty"`
 }
 
 // OperatorActed records what a person did to a run; every operator verb is an event.

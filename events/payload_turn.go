@@ -146,6 +146,10 @@ type ToolExecutionStarted struct {
 	Ref       *EffectRef      `json:"ref,omitempty"`
 	At        time.Time       `json:"at"`
 	Deadline  time.Time       `json:"deadline,omitzero"`
+	// Approval is the one that this execution used up; Taint is the policy that
+	// let a call through although foreign text had come in.
+	Approval ID     `json:"approval,omitzero"`
+	Taint    string `json:"taint,omitempty"`
 }
 
 // ToolExecutionProgress is what a running tool says of itself.
@@ -156,6 +160,16 @@ type ToolExecutionProgress struct {
 	Progress string          `json:"progress"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	At       time.Time       `json:"at"`
+	// HandedOff is set when the outcome will come from outside, later.
+	HandedOff *HandedOff `json:"handed_off,omitempty"`
+}
+
+// HandedOff says how a call's outcome will come: somebody completes Token, at
+// the latest by Until, or Child ends.
+type HandedOff struct {
+	Token ID        `json:"token"`
+	Until time.Time `json:"until,omitzero"`
+	Child RunID     `json:"child,omitzero"`
 }
 
 // ToolExecutionFinished is the outcome of a call that gave a result.
@@ -169,7 +183,9 @@ type ToolExecutionFinished struct {
 	Repeated bool     `json:"repeated,omitempty"`
 	Of       *CallRef `json:"of,omitempty"`
 	// Redacted says that the replayed outcome is the redacted one because no seal key kept the exact bytes.
-	Redacted  bool      `json:"redacted,omitempty"`
+	Redacted bool `json:"redacted,omitempty"`
+	// Simulated marks a destructive call of a fork that was not executed.
+	Simulated bool      `json:"simulated,omitempty"`
 	LatencyMS int64     `json:"latency_ms"`
 	At        time.Time `json:"at"`
 }

@@ -83,6 +83,15 @@ const (
 	Busy
 	// GivenUp: a person abandoned it; never begun again, told as unknown.
 	GivenUp
+	// Refused: policy forbids it; Detail says which (taint, approval_denied,
+	// kill_switch, budget), Text says it to the model.
+	Refused
+	// NeedsApproval: Approval has been asked for and not been decided.
+	NeedsApproval
+	// Paused: an operator has paused the tool; Text says who and why.
+	Paused
+	// Simulated: a fork does not execute it.
+	Simulated
 )
 
 // Verdict is Begin's answer. Nobody reads the row again to decide.
@@ -106,6 +115,11 @@ type Verdict struct {
 	OfEnded time.Time
 	// Redacted: Result is the redacted outcome, since no seal key kept the bytes.
 	Redacted bool
+	// Detail and Text belong to Refused and Paused.
+	Detail, Text string
+	// Approval is what NeedsApproval waits for, until Expires.
+	Approval events.ID
+	Expires  time.Time
 	// QuiescentIn is, for InDoubt and Busy, how long until no attempt can still
 	// act (deadline plus grace); zero or less: now.
 	QuiescentIn time.Duration

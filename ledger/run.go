@@ -52,6 +52,12 @@ type Submission struct {
 	DueAt    time.Time // zero = now
 	Deadline time.Time // zero = none
 	Trace    string
+	// ConcurrencyKey groups runs that a queue's limit per key counts together; empty = none.
+	ConcurrencyKey string
+	// MaxAttempts is how often the run is tried in all; 0 means 1.
+	MaxAttempts int
+	// Schedule names the schedule that fired.
+	Schedule string
 }
 
 // Run is a row of runs.
@@ -79,7 +85,33 @@ type Run struct {
 	Result                 json.RawMessage
 	Error                  string
 	EndedAt                time.Time
+
+	ConcurrencyKey string
+	StartedAt      time.Time // of the first claim
+	// Attempt counts from 1; RetryOf is the run before, Successor the one after.
+	Attempt, MaxAttempts int
+	RetryOf, Successor   events.RunID
+	// DeadAt is set when the run failed and no further attempt will be made by itself.
+	DeadAt time.Time
+	// HeldAt is set while a person holds the run back; nobody claims it.
+	HeldBy, HeldReason string
+	HeldAt             time.Time
+	Schedule           string
+	// ForkOf, ForkSeq and ForkEffects are set for a fork.
+	ForkOf      events.RunID
+	ForkSeq     uint64
+	ForkEffects ForkEffects
 }
+
+// ForkEffects says what destructive calls of a fork do. Stored; never renamed.
+type ForkEffects string
+
+// Effects of a fork. Whatever was applied is replayed in every mode.
+const (
+	ForkReplay   ForkEffects = "replay"   // calls that nobody made are executed
+	ForkSimulate ForkEffects = "simulate" // they are not executed, and say so
+	ForkAsk      ForkEffects = "ask"      // each needs an approval
+)
 
 // Lease is the right to act for a run. The epoch only grows; the database
 // refuses every barrier of an older one.

@@ -26,12 +26,16 @@ type VerdictKind int
 
 // Verdicts.
 const (
-	Execute  VerdictKind = iota + 1 // run it once, under Ref's key
-	Replay                          // it has been applied: Result is the first outcome
-	Conflict                        // applied under this identity with other arguments
-	InDoubt                         // nobody can know; this run owns the effect
-	Busy                            // another run has it
-	GivenUp                         // a person abandoned it
+	Execute       VerdictKind = iota + 1 // run it once, under Ref's key
+	Replay                               // it has been applied: Result is the first outcome
+	Conflict                             // applied under this identity with other arguments
+	InDoubt                              // nobody can know; this run owns the effect
+	Busy                                 // another run has it
+	GivenUp                              // a person abandoned it
+	Refused                              // policy forbids it: Detail and Text say which and why
+	NeedsApproval                        // a person has been asked
+	Paused                               // an operator has paused the tool
+	Simulated                            // a fork does not execute it
 )
 
 // Verdict is the answer to an intent; nobody asks again to decide.
@@ -52,6 +56,10 @@ type Verdict struct {
 	Of          events.CallRef
 	OfArguments json.RawMessage
 	Redacted    bool
+	// Detail and Text belong to Refused and Paused; Approval and Expires to NeedsApproval.
+	Detail, Text string
+	Approval     events.ID
+	Expires      time.Time
 }
 
 // OutcomeKind is what the executor knows about an attempt.

@@ -1,0 +1,71 @@
+-- +goose Up
+-- What the promises need under production: waiting, the queue, money, gates, healing, forks.
+-- Each part has its own section; the columns of runs come first.
+
+ALTER TABLE runs ADD COLUMN concurrency_key text NOT NULL DEFAULT '';               -- runs with the same key count together for a limit per key
+ALTER TABLE runs ADD COLUMN started_at timestamptz;                                 -- first claim
+ALTER TABLE runs ADD COLUMN attempt integer NOT NULL DEFAULT 1;                     -- of the work, over runs that try it again
+ALTER TABLE runs ADD COLUMN max_attempts integer NOT NULL DEFAULT 1;
+ALTER TABLE runs ADD COLUMN retry_of uuid;                                          -- the failed run that this one tries again
+ALTER TABLE runs ADD COLUMN successor uuid;                                         -- the run that tries this one again
+ALTER TABLE runs ADD COLUMN dead_at timestamptz;                                    -- failed, and nothing tries it again by itself
+ALTER TABLE runs ADD COLUMN held_by text NOT NULL DEFAULT '';                       -- who holds it back
+ALTER TABLE runs ADD COLUMN held_reason text NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN held_at timestamptz;                                    -- not NULL: nobody claims it
+ALTER TABLE runs ADD COLUMN schedule text NOT NULL DEFAULT '';                      -- the schedule that submitted it
+ALTER TABLE runs ADD COLUMN fork_of uuid;                                           -- the run whose history it begins with
+ALTER TABLE runs ADD COLUMN fork_seq bigint NOT NULL DEFAULT 0;                     -- up to this event
+ALTER TABLE runs ADD COLUMN fork_effects text NOT NULL DEFAULT '';                  -- replay, simulate or ask
+CREATE INDEX runs_dead ON runs (id) WHERE dead_at IS NOT NULL;
+CREATE INDEX runs_children ON runs (parent_id) WHERE parent_id IS NOT NULL;
+
+-- == Gates: approvals, switches ==
+
+
+-- == Waiting: handed-off calls ==
+
+
+-- == Queue: limits, shares, schedules ==
+
+
+-- == Money: budgets ==
+
+
+-- == Seals: keys per owner ==
+
+
+-- == End ==
+
+-- +goose Down
+-- == Seals ==
+
+
+-- == Money ==
+
+
+-- == Queue ==
+
+
+-- == Waiting ==
+
+
+-- == Gates ==
+
+
+-- == Runs ==
+DROP INDEX runs_children;
+DROP INDEX runs_dead;
+ALTER TABLE runs DROP COLUMN fork_effects;
+ALTER TABLE runs DROP COLUMN fork_seq;
+ALTER TABLE runs DROP COLUMN fork_of;
+ALTER TABLE runs DROP COLUMN schedule;
+ALTER TABLE runs DROP COLUMN held_at;
+ALTER TABLE runs DROP COLUMN held_reason;
+ALTER TABLE runs DROP COLUMN held_by;
+ALTER TABLE runs DROP COLUMN dead_at;
+ALTER TABLE runs DROP COLUMN successor;
+ALTER TABLE runs DROP COLUMN retry_of;
+ALTER TABLE runs DROP COLUMN max_attempts;
+ALTER TABLE runs DROP COLUMN attempt;
+ALTER TABLE runs DROP COLUMN started_at;
+ALTER TABLE runs DROP COLUMN concurrency_key;
