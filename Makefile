@@ -9,7 +9,7 @@ PKG    ?= ./...
 TAGGED := $(wildcard internal/fault e2e)
 FAULTS := -tags daybook_faults
 
-.PHONY: help test test-run check fmt vet tidy staticcheck arch generate bench images
+.PHONY: help test test-run check fmt vet tidy staticcheck arch generate models bench images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ arch: ## the rules of internal/arch
 generate: ## go generate changes nothing
 	@before=$$(git diff | sha256sum); go generate ./...; \
 	if [ "$$before" != "$$(git diff | sha256sum)" ]; then git --no-pager diff --stat; echo "generated files were not up to date; commit them"; exit 1; fi
+
+models: ## the protocol and its wrong designs in Spin: each comes out as it must (models/check.sh)
+	models/check.sh
 
 BENCH ?= # flags, such as -parts=calls,effects -time=20s -o json
 bench: ## ratios to raw publishes and commits (docs/performance.md), on a PostgreSQL server whose data is on disk
