@@ -9,7 +9,7 @@ PKG    ?= ./...
 TAGGED := $(wildcard internal/fault e2e)
 FAULTS := -tags daybook_faults
 
-.PHONY: help test test-run check fmt vet tidy staticcheck arch generate models bench images
+.PHONY: help test test-run check fmt vet tidy staticcheck arch generate models torture bench images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,3 +58,7 @@ bench: ## ratios to raw publishes and commits (docs/performance.md), on a Postgr
 
 images: ## the container image of docker-compose.yml
 	docker compose build
+
+TORTURE ?= --for 5m
+torture: ## faults for 5 minutes on a system of its own (TORTURE='--for 30m --seed 1'); see docs/guarantees.md
+	go run ./cmd/runner torture $(TORTURE)

@@ -63,6 +63,10 @@ type Request struct {
 	Messages  []Message `json:"messages"`
 	Tools     []Spec    `json:"tools,omitempty"`
 	MaxTokens int       `json:"max_tokens,omitempty"` // 0 = the provider's default
+	// AttemptID is ours for this wire call ("RUN.e1.t3.a1": epoch, turn, attempt): clients send it along
+	// where the provider takes a request id, so that a line of its invoice can be
+	// told from any other. It is not part of the hash.
+	AttemptID string `json:"-"`
 }
 
 // Response is a model's answer.

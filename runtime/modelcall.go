@@ -47,6 +47,7 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 		return fmt.Errorf("hash model request of run %s: %w", s.run.ID, err)
 	}
 	attempt := s.hist.ModelAttempts() + 1
+	req.AttemptID = fmt.Sprintf("%s.e%d.t%d.a%d", s.run.ID, s.lease.Epoch, step.Turn, attempt)
 	ps := []events.Payload{events.ModelCallStarted{
 		Turn: step.Turn, Attempt: attempt, Model: req.Model, RequestHash: hash, Messages: len(req.Messages), Tools: names,
 	}}

@@ -165,7 +165,7 @@ func (s *supervisor) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.dataDir, err = newDataDir(d.dataDir); err != nil {
+	if d.dataDir, err = newDir("demo", d.dataDir); err != nil {
 		return err
 	}
 	if s.app.opts.Embedded() {
@@ -185,33 +185,6 @@ func (s *supervisor) prepare(ctx context.Context) (err error) {
 	}
 	s.plan = killPlan(d.seed, d.kills)
 	return nil
-}
-
-// newDataDir makes the directory. One with an earlier demo in it is refused:
-// its provider's log would count against this one.
-func newDataDir(dir string) (string, error) {
-	if dir == "" {
-		return os.MkdirTemp("", "daybook-demo-")
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", usagef("--data: %w: give a directory that can be written to", err)
-	}
-	there, err := os.ReadDir(dir)
-	switch {
-	case err != nil:
-		return "", usagef("--data: %w", err)
-	case len(there) > 0:
-		return "", usagef("--data %s is not empty (%s): a demo needs a directory of its own; give a new one, or remove this one", dir, there[0].Name())
-	}
-	probe := filepath.Join(dir, "payments.log")
-	if err := os.WriteFile(probe, nil, 0o600); err != nil {
-		return "", usagef("--data: %w: give a directory that can be written to", err)
-	}
-	return dir, nil
 }
 
 // backlog reads the requests.

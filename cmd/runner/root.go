@@ -47,6 +47,7 @@ func (a *app) root() *cobra.Command {
 		Long: `Runs agents from a queue and remembers what they did.
 
   runner demo                                  see it work; nothing to install
+  runner torture                               see it survive: everything around it is killed
   runner dev --dir .daybook                    embedded: everything in one process
   runner worker --nats URL --postgres URL      distributed: NATS JetStream and PostgreSQL
 
@@ -78,7 +79,8 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage. What happened afterwards: ledgerctl.`
 	f.DurationVar(&a.opts.Grace, "grace", defaultGrace, "time after an attempt's deadline until nobody can act for it any more (DAYBOOK_GRACE)")
 	f.StringSliceVar(&a.secrets, "secret", nil, "secret as NAME=FILE: redacted everywhere, and handed to tools for secret://NAME (repeatable) (DAYBOOK_SECRETS)")
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error (DAYBOOK_LOG_LEVEL)")
-	c.AddCommand(a.devCommand(), a.workerCommand(), a.projectorCommand(), a.submitCommand(), a.demoCommand(), a.demoChildCommand())
+	c.AddCommand(a.devCommand(), a.workerCommand(), a.projectorCommand(), a.submitCommand(), a.demoCommand(), a.demoChildCommand(),
+		a.tortureCommand(), a.tortureChildCommand())
 	return c
 }
 

@@ -54,6 +54,8 @@ var packages = map[string]string{
 	"internal/fault":            "",
 	"internal/strictyaml":       "",
 	"internal/telemetry":        "events redact",
+	// A whole plant, its faults and its judge; see runner torture.
+	"internal/torture": "runtime runtime/system agents tools tools/builtin model ledger events internal/testenv/pgserver internal/embedded",
 	"internal/testenv":          "internal/embedded internal/testenv/pgserver",
 	"internal/testenv/pgserver": "",
 	"internal/testenv/cmd/...":  "internal/embedded internal/testenv/pgserver",
@@ -64,7 +66,7 @@ var packages = map[string]string{
 
 const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/sqlstore ledger/postgres ledger/sqlite " +
 	"events events/memory events/jetstream redact migrations " +
-	"internal/canonical internal/telemetry internal/embedded internal/fault"
+	"internal/canonical internal/telemetry internal/embedded internal/fault internal/torture"
 
 // forTests is what any test may import of this module, besides what its package
 // may: servers, and the adapters that stand in for the outside world.

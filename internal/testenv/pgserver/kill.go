@@ -103,3 +103,28 @@ func stat(pid int) (state byte, parent int, ok bool) {
 	parent, err = strconv.Atoi(string(fields[1]))
 	return fields[0][0], parent, err == nil
 }
+
+// Pause stops every process of the server while f runs. A child that is forked
+// in between is not stopped; it waits for the others all the same.
+func (s *Server) Pause(f func()) error {
+	pid, err := s.PID()
+	if err != nil {
+		return fmt.Errorf("pause postgres: %w", err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("pause postgres: %w", err)
+	}
+	pids := append(children(pid), pid)
+	defer func() {
+		for _, p := range pids {
+			_ = syscall.Kill(p, syscall.SIGCONT) // one that has ended needs none
+		}
+	}()
+	for _, p := range pids {
+		if err := syscall.Kill(p, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("pause postgres: process %d: %w", p, err)
+		}
+	}
+	f()
+	return nil
+}
