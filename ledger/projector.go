@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 	"github.com/daybookhq/daybook/internal/fault"
 )
 
@@ -157,6 +158,9 @@ func (p *Projector) projectNext(ctx context.Context) error {
 			in := incoming(ms[len(batch)])
 			batch = append(batch, in)
 			n, size = n+len(in.Events), size+len(in.Message.Data)
+		}
+		if bug.On(bug.AckBeforeCommit) {
+			_ = p.consumer.Ack(ctx, ms[:len(batch)]...)
 		}
 		done, err := p.project(ctx, batch)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 )
 
 // Archived is a row of events or set_aside as it is stored: what the columns
@@ -314,7 +315,7 @@ func (c *RunCheck) End(top uint64) error {
 		}
 	}
 	has := c.next - 1
-	if has < top {
+	if has < top && !bug.On(bug.VerifyIgnoresTail) {
 		report(has+1, Incomplete, "events %s missing at the end: the archive has had them", span(has+1, top))
 	}
 	var before EpochBase

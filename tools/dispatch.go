@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 	"github.com/daybookhq/daybook/redact"
 )
 
@@ -54,7 +55,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, env Env, c Call) (Disposition
 	if b != nil {
 		return d.block(ctx, env, c, *b)
 	}
-	if e.isDestructive(env.Bindings) {
+	if e.isDestructive(env.Bindings) && !bug.On(bug.NoBegin) {
 		return d.dispatchDestructive(ctx, env, e, c)
 	}
 	return d.dispatchPlain(ctx, env, e, c)

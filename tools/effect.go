@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 	"github.com/daybookhq/daybook/internal/fault"
 )
 
@@ -44,6 +45,9 @@ func (d *Dispatcher) execute(ctx context.Context, env Env, e *entry, def *Defini
 	}
 	if callCtx.Err() != nil || !v.Until.IsZero() && !d.cfg.Now().Before(v.Until) {
 		return x.end(ctx, x.nothingSent(KindNotRun, "not run: its time was up before it could begin", causeOf(callCtx)))
+	}
+	if bug.On(bug.RecordFirst) {
+		_, _ = env.Effects.End(ctx, x.applied(ctx, "done"))
 	}
 	fault.Point("exec.before_first_byte")
 	a, back, ok := d.invoke(callCtx, c.Name, func() (any, error) { return e.run(callCtx, &c, inv) })
@@ -115,6 +119,9 @@ func (x *execution) nothingSent(kind, text, cause string) Outcome {
 }
 
 func (x *execution) unclear(cause, evidence string) Outcome {
+	if bug.On(bug.TimeoutIsFailure) && cause == CauseTimeout && !x.verdict.Prior {
+		return x.nothingSent(KindNoEffect, evidence, cause)
+	}
 	return Outcome{
 		Ref: x.verdict.Ref, Call: x.call.ID, Kind: Unclear, Cause: cause,
 		Result: failed(x.entry, "unknown whether this took effect; do not retry"),

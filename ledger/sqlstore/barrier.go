@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) lockHolder(ctx context.Context, tx Tx, l ledger.Lease) (holder, 
 	if err != nil {
 		return holder{}, err
 	}
-	if r.Epoch != l.Epoch || r.LeaseUntil.IsZero() || !r.LeaseUntil.After(now) {
+	if r.Epoch != l.Epoch && !bug.On(bug.NoFence) || r.LeaseUntil.IsZero() || !r.LeaseUntil.After(now) {
 		return holder{run: r, now: now}, fmt.Errorf("%s: %w", fencedBecause(l, r, now), ledger.ErrFenced)
 	}
 	return holder{run: r, now: now, left: r.LeaseUntil.Sub(now)}, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
@@ -41,8 +42,17 @@ func (s *Store) Begin(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 			refusal = err
 			return nil
 		}
+		if bug.On(bug.BeginNotDurable) && v.Kind == ledger.Execute {
+			return errLost
+		}
 		return err
 	})
+	if bug.On(bug.BeginNotDurable) && errors.Is(err, errLost) {
+		err = nil
+	}
+	if bug.On(bug.RereadDecides) && err == nil && refusal == nil && s.startedNow(ctx, v.Ref.OpKey) {
+		v.Kind = ledger.Execute
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -164,7 +174,7 @@ func (b *beginning) again(ctx context.Context, a attemptRow) (ledger.Verdict, er
 	}
 	a = as.byToken(a.Token)
 	switch {
-	case e.State == events.EffectStarted && as.latest().Token == a.Token && a.Epoch == b.l.Epoch && !a.ended():
+	case e.State == events.EffectStarted && as.latest().Token == a.Token && a.Epoch == b.l.Epoch && !a.ended(), bug.On(bug.TokenBlind):
 		return b.execute(ctx, e, a)
 	case e.State == events.EffectApplied:
 		return b.applied(e, as)
@@ -222,7 +232,7 @@ func (b *beginning) decide(ctx context.Context, e effectRow) (ledger.Verdict, er
 // applied hands back an outcome: to its own call whatever it asks, to another
 // only if it asks for the very same.
 func (b *beginning) applied(e effectRow, as attempts) (ledger.Verdict, error) {
-	own := as.byToken(e.settledToken).call() == events.CallRef{Run: b.l.RunID, Call: b.in.Call}
+	own := as.byToken(e.settledToken).call() == events.CallRef{Run: b.l.RunID, Call: b.in.Call} || bug.On(bug.ConflictReplays)
 	if own || e.argsDigest == ledger.ArgsDigest(b.in.Arguments) {
 		return b.told(ledger.Replay, e, as), nil
 	}
@@ -275,6 +285,9 @@ func (b *beginning) refuseAncestor(ctx context.Context, e effectRow) error {
 // the provider absorbs it, it will still know the key, and an earlier attempt
 // is one of an older epoch or has come back without an answer.
 func (b *beginning) mayRepeat(e effectRow, as attempts) bool {
+	if bug.On(bug.ReexecStarted) || bug.On(bug.ExpireStarted) && as.deadline().Before(b.h.now) {
+		return true
+	}
 	kind := e.Recovery.Kind
 	if kind != b.in.Recovery.Kind || b.h.run.State == ledger.Cancelling {
 		return false
@@ -287,7 +300,7 @@ func (b *beginning) mayRepeat(e effectRow, as attempts) bool {
 	case ledger.RecoveryFenced:
 		return true
 	case ledger.RecoveryKeyed:
-		return b.h.now.Before(e.firstSent.Add(lasting(min(e.Recovery.TTL, b.in.Recovery.TTL), repeatPercent)))
+		return bug.On(bug.KeyedForever) || b.h.now.Before(e.firstSent.Add(lasting(min(e.Recovery.TTL, b.in.Recovery.TTL), repeatPercent)))
 	}
 	return false
 }

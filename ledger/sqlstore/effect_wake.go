@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 )
 
 // wakeWaiters inserts a run_unparked fact for every run that is parked on e.
@@ -21,7 +22,7 @@ func (s *Store) wakeWaiters(ctx context.Context, tx Tx, e effectRow, attempt int
 		return err
 	}
 	for _, w := range waiters {
-		if w.run == told {
+		if w.run == told || bug.On(bug.WaitersNotWoken) {
 			continue
 		}
 		p := events.RunUnparked{Reason: w.reason, Detail: "effect of " + e.Tool + " is decided: " + string(e.State), OpKey: e.OpKey}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
@@ -66,6 +67,9 @@ func (s *Store) endOnce(ctx context.Context, l ledger.Lease, p ledger.Prefix, ou
 			return err
 		}
 		held := l.RunID == a.Run && holds(run, l, now)
+		if bug.On(bug.EndNeedsLease) && !held {
+			return fmt.Errorf("late: %w", ledger.ErrFenced)
+		}
 		if held {
 			if err := s.carry(ctx, tx, l, p); err != nil {
 				return fmt.Errorf("%w: %w", errPrefix, err)
@@ -139,7 +143,7 @@ func (st *settling) evidence(ctx context.Context) (ledger.Settlement, error) {
 	switch {
 	case st.out.Kind == ledger.Applied:
 		return st.decide(ctx, events.EffectApplied)
-	case st.out.Kind == ledger.NotApplied && !st.as.unclearBut(st.a.Token):
+	case st.out.Kind == ledger.NotApplied && (!st.as.unclearBut(st.a.Token) || bug.On(bug.DefiniteAfterUnclear)):
 		return st.decide(ctx, events.EffectNotApplied)
 	case st.e.State == events.EffectStarted && st.a.Number != st.e.Attempts:
 		// A repetition is under way; how an earlier attempt ended does not stop it.

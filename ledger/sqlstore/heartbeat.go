@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
@@ -59,7 +60,7 @@ func renew(ctx context.Context, tx Tx, worker string, ls []ledger.Lease, beats [
 		b := &beats[i]
 		b.RunID = l.RunID
 		r := rows[l.RunID]
-		if r == nil || r.epoch != l.Epoch || r.worker != worker || r.until.IsZero() {
+		if r == nil || (r.epoch != l.Epoch || r.worker != worker) && !bug.On(bug.HeartbeatIgnoresEpoch) || r.until.IsZero() {
 			continue
 		}
 		b.Held, b.Remaining = true, l.TTL

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/bug"
 	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
@@ -153,7 +154,7 @@ func (s *Store) setAside(ctx context.Context, tx Tx, es []events.Sealed, reason 
 			s.cfg.Logger.ErrorContext(ctx, "set aside an event that cannot be read: if it was billed, its cost is missing", "run", v.RunID, "seq", v.Seq, "error", err)
 			continue
 		}
-		if !counts(d.Data) {
+		if !counts(d.Data) || bug.On(bug.CostLost) {
 			continue
 		}
 		data, err := e.Data()
