@@ -179,6 +179,8 @@ type Store interface {
 	Runs
 	Barriers
 	Effects
+	Approvals
+	Switches
 	Archive
 	Queries
 	Projection

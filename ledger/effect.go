@@ -60,10 +60,18 @@ type Intent struct {
 	// Continue: the tool lets the model go on while the effect is in doubt.
 	Continue bool
 	Trace    string
-	// Approval, Taint and Reserve are the hooks of approvals, the taint gate and budgets.
-	Approval events.ID
-	Taint    string
-	Reserve  events.PicoUSD
+	// Ask: policy wants an approval, whatever else does. The approval is bound to
+	// tool, arguments, ToolHash (the declaration) and Policy (the version of the
+	// policy), and expires after ApprovalTTL (0 = [DefaultApprovalTTL]).
+	Ask              bool
+	ToolHash, Policy events.Hash
+	ApprovalTTL      time.Duration
+	// Tainted: foreign text has come into the run, first with the call that TaintBy
+	// names. TaintPolicy says what then: allow (or empty), ask or deny.
+	Tainted              bool
+	TaintPolicy, TaintBy string
+	// Reserve is set aside from the budgets.
+	Reserve events.PicoUSD
 }
 
 // VerdictKind is what Begin decided.
@@ -104,7 +112,8 @@ type Verdict struct {
 	// answer was made; the holder counts it from before it sent the request.
 	Deadline  time.Time
 	Remaining time.Duration
-	// Fact is the started fact of Execute: the holder appends it.
+	// Fact is the started fact of Execute, or the request that NeedsApproval made:
+	// the holder appends it.
 	Fact *events.Fact
 	// Result, Of and OfArguments are the settled outcome and the call it belongs
 	// to (Replay, Conflict, GivenUp).
@@ -117,7 +126,7 @@ type Verdict struct {
 	Redacted bool
 	// Detail and Text belong to Refused and Paused.
 	Detail, Text string
-	// Approval is what NeedsApproval waits for, until Expires.
+	// Approval is what NeedsApproval waits for, until Expires, Remaining from now.
 	Approval events.ID
 	Expires  time.Time
 	// QuiescentIn is, for InDoubt and Busy, how long until no attempt can still

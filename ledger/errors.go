@@ -17,8 +17,10 @@ var (
 	ErrWindowMissing = errors.New("scope owner or tenant needs a window: declare a duration or tools.Forever")
 	// ErrWouldWaitOnAncestor: a child would wait for an effect that its own ancestor holds.
 	ErrWouldWaitOnAncestor = errors.New("effect is held by an ancestor of this run, which waits for this run")
-	// ErrNotApproved: the approval is not there, is another call's, was used or has expired; nothing runs.
-	ErrNotApproved = errors.New("not approved: the approval is missing, used, expired or for another call; ask for a new one")
+	// ErrDecided: somebody has answered the request already.
+	ErrDecided = errors.New("already decided: an approval is answered once")
+	// ErrExpired: nobody answered the request in time; its call is refused.
+	ErrExpired = errors.New("expired: the call is refused and the model told, it may ask again")
 	// ErrFactsPending: facts are not in the history yet, or the awaited thing is decided; append and decide again.
 	ErrFactsPending = errors.New("facts pending: append them and decide again")
 	// ErrClientKeyConflict: the client key was used with another input.

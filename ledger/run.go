@@ -222,6 +222,9 @@ type Parking struct {
 	Reason events.ParkReason
 	Detail string
 	OpKey  events.Hash // for in_doubt and effect_busy: the effect waited for
+	// Approval is waited for with reason approval, Tool's switch with reason paused.
+	Approval events.ID
+	Tool     string
 	// After is when the run is looked at again whatever happens, counted from
 	// the transaction; zero or negative means never by itself. With
 	// [events.ParkHandover] the run goes back to the queue instead.

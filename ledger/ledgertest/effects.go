@@ -12,8 +12,6 @@ func TestEffects(t *testing.T, open func(t *testing.T) Harness) {
 		{"a lost lease begins nothing and commits nothing", testFencedBegin},
 		{"a short lease begins nothing and commits the prefix", testShortLease},
 		{"an ended run begins nothing", testEndedRun},
-		{"an approval is used once", testApproval},
-		{"an approval is used up by whoever is first, and no other", testApprovalOfTheFirst},
 		{"pending effect facts stop further effects", testAuditBehind},
 		{"too many pending effect facts stop everybody", testAuditMax},
 		{"an opaque attempt is never made again", testOpaqueTakeover},

@@ -344,6 +344,7 @@ func verdictName(k ledger.VerdictKind) string {
 	return map[ledger.VerdictKind]string{
 		ledger.Execute: "execute", ledger.Replay: "replay", ledger.Conflict: "conflict",
 		ledger.InDoubt: "in doubt", ledger.Busy: "busy", ledger.GivenUp: "given up",
+		ledger.Refused: "refused", ledger.NeedsApproval: "needs approval", ledger.Paused: "paused", ledger.Simulated: "simulated",
 	}[k]
 }
 

@@ -13,16 +13,6 @@ import (
 	"github.com/daybookhq/daybook/ledger/sqlstore"
 )
 
-// approval inserts an approval of a call as its approver would leave it.
-func approval(t tb, h Harness, run events.RunID, c events.CallID, state string, valid time.Duration) events.ID {
-	t.Helper()
-	id := testIDs.Event()
-	now := dbNow(t, h)
-	h.sql(t, `INSERT INTO approvals (id, run_id, turn, call_index, digest, state, expires_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		id, run, c.Turn, c.Index, events.Hash{1}, state, now.Add(valid), now)
-	return id
-}
-
 func dbNow(t tb, h Harness) (now time.Time) {
 	t.Helper()
 	err := h.DB.Read(t.Context(), func(ctx context.Context, tx sqlstore.Tx) (err error) {
@@ -33,82 +23,6 @@ func dbNow(t tb, h Harness) (now time.Time) {
 		t.Fatalf("now: %v", err)
 	}
 	return now
-}
-
-func approved(id events.ID) func(*ledger.Intent) {
-	return func(in *ledger.Intent) { in.Approval = id }
-}
-
-func consumed(t tb, h Harness, id events.ID) bool {
-	t.Helper()
-	return h.count(t, `SELECT count(*) FROM approvals WHERE id = $1 AND state = 'consumed' AND consumed_at IS NOT NULL`, id) == 1
-}
-
-func testApproval(t *testing.T, h Harness) {
-	a := start(t, h)
-	c := refund().Call
-	other := start(t, h)
-	for name, id := range map[string]events.ID{
-		"unknown":            testIDs.Event(),
-		"not decided":        approval(t, h, a.run.ID, c, "requested", time.Hour),
-		"denied":             approval(t, h, a.run.ID, c, "denied", time.Hour),
-		"expired":            approval(t, h, a.run.ID, c, "approved", -time.Second),
-		"another call's":     approval(t, h, a.run.ID, events.CallID{Turn: 2}, "approved", time.Hour),
-		"another run's call": approval(t, h, other.run.ID, c, "approved", time.Hour),
-	} {
-		a.note(events.TurnStarted{Turn: 1})
-		v, err := a.begin(refund(approved(id)))
-		wantError(t, err, ledger.ErrNotApproved)
-		if v.Kind != 0 || h.archived(t, a.run.ID) != int(a.seq) {
-			t.Errorf("%s: %s, %d events of %d kept", name, verdictName(v.Kind), h.archived(t, a.run.ID), a.seq)
-		}
-		a.prefix = nil
-	}
-	if n := h.count(t, `SELECT count(*) FROM effects WHERE run_id = $1`, a.run.ID); n != 0 {
-		t.Errorf("refused begins left %d effects", n)
-	}
-	id := approval(t, h, a.run.ID, c, "approved", time.Hour)
-	fenced := recovery(ledger.RecoveryFenced)
-	in := refund(approved(id), fenced)
-	a.want(ledger.Execute, in)
-	if !consumed(t, h, id) {
-		t.Error("not consumed")
-	}
-	a.want(ledger.Execute, in) // the same token, the same use
-	b := a.successor()
-	again := refund(approved(id), fenced)
-	b.want(ledger.Execute, again) // a repetition of the same effect, too
-	b.end(again.Token, ledger.Applied)
-	_, err := b.begin(refund(approved(id), order(8)))
-	wantError(t, err, ledger.ErrNotApproved)
-	b.want(ledger.Replay, refund(approved(id), call(2, 0))) // nothing runs, nothing is used
-}
-
-func testApprovalOfTheFirst(t *testing.T, h Harness) {
-	const n = 8
-	opts := func(id events.ID) ledger.Intent {
-		return refund(scope(ledger.ScopeTenant, time.Hour), approved(id))
-	}
-	as, ids, kinds := make([]*actor, n), make([]events.ID, n), make([]ledger.VerdictKind, n)
-	for i := range as {
-		as[i] = start(t, h)
-		ids[i] = approval(t, h, as[i].run.ID, events.CallID{Turn: 1}, "approved", time.Hour)
-	}
-	together(n, func(i int) {
-		v, err := h.Store.Begin(t.Context(), as[i].lease, nil, opts(ids[i]))
-		if err != nil {
-			t.Error(err)
-		}
-		kinds[i] = v.Kind
-	})
-	for i, k := range kinds {
-		if (k == ledger.Execute) != consumed(t, h, ids[i]) {
-			t.Errorf("%s, consumed %v", verdictName(k), consumed(t, h, ids[i]))
-		}
-	}
-	if got := h.count(t, `SELECT count(*) FROM approvals WHERE state = 'consumed'`); got != 1 {
-		t.Errorf("%d approvals were used, want 1", got)
-	}
 }
 
 func testAuditBehind(t *testing.T, h Harness) {

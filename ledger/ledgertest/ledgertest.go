@@ -17,6 +17,8 @@ type Store interface {
 	ledger.Runs
 	ledger.Barriers
 	ledger.Effects
+	ledger.Approvals
+	ledger.Switches
 	ledger.Archive
 	ledger.Queries
 	ledger.Projection
@@ -38,7 +40,13 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		name  string
 		tests []conformance
 	}{
-		{"runs", runTests}, {"claims", claimTests}, {"takeover", takeoverTests}, {"barriers", barrierTests},
+		{"runs", runTests},
+		{"claims", claimTests},
+		{"takeover", takeoverTests},
+		{"barriers", barrierTests},
+		{"approvals", approvalTests},
+		{"switches", switchTests},
+		{"gates", gateTests},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.tests {

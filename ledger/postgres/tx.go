@@ -276,6 +276,12 @@ func (t *tx) columnTypes(ctx context.Context, table string) (map[string]string, 
 	return types, nil
 }
 
+// Role is who the server has authenticated, whatever role acts for them now.
+func (t *tx) Role(ctx context.Context) (role string, err error) {
+	err = t.QueryRow(ctx, `SELECT session_user::text`).Scan(&role)
+	return role, err
+}
+
 // In implements sqlstore.Tx.
 func (*tx) In(column string, n int) string { return fmt.Sprintf("%s = ANY($%d)", column, n) }
 

@@ -15,17 +15,19 @@ import (
 
 var (
 	lockClause = regexp.MustCompile(`(?i)\s+FOR\s+(NO\s+KEY\s+UPDATE|UPDATE|KEY\s+SHARE|SHARE)\b(\s+OF\s+\w+(\s*,\s*\w+)*)?(\s+SKIP\s+LOCKED|\s+NOWAIT)?`)
+	lockTable  = regexp.MustCompile(`(?i)^\s*LOCK\s+TABLE\s.*`)
 	parameter  = regexp.MustCompile(`\$(\d+)`)
 	rewritten  sync.Map // statement for PostgreSQL → for SQLite; statements are constants, so it stays small
 )
 
 // rewrite turns a statement written for PostgreSQL into SQLite's: parameters
-// are ?n, and lock clauses fall away since there is one writer.
+// are ?n, and lock clauses and table locks fall away since there is one writer.
 func rewrite(q string) string {
 	if s, ok := rewritten.Load(q); ok {
 		return s.(string)
 	}
-	s := parameter.ReplaceAllString(lockClause.ReplaceAllString(q, ""), `?$1`)
+	s := lockTable.ReplaceAllString(lockClause.ReplaceAllString(q, ""), `SELECT 1`)
+	s = parameter.ReplaceAllString(s, `?$1`)
 	rewritten.Store(q, s)
 	return s
 }

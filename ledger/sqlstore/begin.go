@@ -69,7 +69,7 @@ func (s *Store) Begin(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 func refused(err error) bool {
 	for _, r := range []error{
 		ledger.ErrLeaseTooShort, ledger.ErrAuditBehind, ledger.ErrWindowMissing, ledger.ErrWouldWaitOnAncestor,
-		ledger.ErrNotApproved, ledger.ErrEnded,
+		ledger.ErrEnded,
 	} {
 		if errors.Is(err, r) {
 			return true
@@ -105,6 +105,11 @@ func normal(in ledger.Intent) (ledger.Intent, error) {
 	case ledger.ScopeRun, ledger.ScopeSession, ledger.ScopeOwner, ledger.ScopeTenant:
 	default:
 		return in, fmt.Errorf("unknown scope %q", in.Scope)
+	}
+	switch in.TaintPolicy {
+	case "", ledger.TaintAllow, ledger.TaintAsk, ledger.TaintDeny:
+	default:
+		return in, fmt.Errorf("unknown taint policy %q", in.TaintPolicy)
 	}
 	switch {
 	case in.Token.IsZero() || in.Tool == "" || in.Call.Turn < 1 || in.Call.Index < 0:

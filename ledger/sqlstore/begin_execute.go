@@ -16,14 +16,14 @@ func (b *beginning) first(ctx context.Context, fresh effectRow) (v ledger.Verdic
 	e.Tenant, e.Scope, e.Tool, e.Identity = b.h.run.Tenant, b.in.Scope, b.in.Tool, b.in.Identity
 	e.State, e.Recovery, e.window, e.firstSent, e.CreatedAt = events.EffectStarted, b.in.Recovery, b.in.Window, b.h.now, b.h.now
 	e.Run, e.Call, e.Attempts = b.l.RunID, b.in.Call, 1
-	e.Arguments, e.argsDigest = b.in.Arguments, ledger.ArgsDigest(b.in.Arguments)
+	e.Arguments, e.argsDigest, e.taint = b.in.Arguments, ledger.ArgsDigest(b.in.Arguments), taintOf(b.in)
 	n, err := b.tx.Exec(ctx, `
 		INSERT INTO effects (op_key, base_key, generation, tenant, scope, scope_key, tool, identity, state, recovery, recovery_ttl,
 			window_micros, run_id, turn, call_index, attempts, first_sent_at, arguments, args_digest, approval_id, taint, reserved_pico, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'started', $9, $10, $11, $12, $13, $14, 1, $15, $16, $17, $18, $19, $20, $15)
 		ON CONFLICT DO NOTHING`,
 		e.OpKey, e.base, e.Generation, e.Tenant, e.Scope, e.ScopeKey, e.Tool, e.Identity, e.Recovery.Kind, e.Recovery.TTL.Microseconds(),
-		windowMicros(e.window), e.Run, e.Call.Turn, e.Call.Index, b.h.now, e.Arguments, e.argsDigest, b.in.Approval, b.in.Taint, int64(b.in.Reserve))
+		windowMicros(e.window), e.Run, e.Call.Turn, e.Call.Index, b.h.now, e.Arguments, e.argsDigest, e.approval, e.taint, int64(b.in.Reserve))
 	if err != nil {
 		return v, false, fmt.Errorf("insert effect %s: %w", e.OpKey, err)
 	}
@@ -31,13 +31,22 @@ func (b *beginning) first(ctx context.Context, fresh effectRow) (v ledger.Verdic
 		return v, false, nil
 	}
 	// The gates come after the insert: only who is first may use up an approval.
-	if err := b.s.gates(ctx, b, effectRow{}); err != nil {
-		if refused(err) { // which is committed, so what was begun has to go
-			if _, derr := b.tx.Exec(ctx, `DELETE FROM effects WHERE op_key = $1`, e.OpKey); derr != nil {
-				err = fmt.Errorf("take back effect %s: %w", e.OpKey, derr)
-			}
+	p, err := b.s.gates(ctx, b, effectRow{}, false)
+	if refused(err) || err == nil && p.stop != nil { // which is committed, so what was begun has to go
+		if _, derr := b.tx.Exec(ctx, `DELETE FROM effects WHERE op_key = $1`, e.OpKey); derr != nil {
+			return v, false, fmt.Errorf("take back effect %s: %w", e.OpKey, derr)
 		}
+		if err == nil {
+			return *p.stop, true, nil
+		}
+	}
+	if err != nil {
 		return v, false, err
+	}
+	if e.approval = p.approval; !e.approval.IsZero() {
+		if _, err := b.tx.Exec(ctx, `UPDATE effects SET approval_id = $2 WHERE op_key = $1`, e.OpKey, e.approval); err != nil {
+			return v, false, fmt.Errorf("note approval of effect %s: %w", e.OpKey, err)
+		}
 	}
 	v, err = b.attempt(ctx, e, nil)
 	return v, true, err
@@ -53,9 +62,15 @@ func windowMicros(w time.Duration) int64 {
 // next begins a further attempt of the same generation: after not_applied, or
 // a repetition that the provider absorbs.
 func (b *beginning) next(ctx context.Context, e effectRow, as attempts) (ledger.Verdict, error) {
-	if err := b.s.gates(ctx, b, e); err != nil {
+	undecided := !decided(e.State) // else an earlier attempt took no effect, or a person said so
+	p, err := b.s.gates(ctx, b, e, undecided)
+	if err != nil {
 		return ledger.Verdict{}, err
 	}
+	if p.stop != nil {
+		return b.stopped(ctx, e, as, undecided, p.stop)
+	}
+	e.approval, e.taint = p.approval, p.taint
 	digest := ledger.ArgsDigest(b.in.Arguments)
 	if digest != e.argsDigest {
 		// The effect shows the arguments of the latest attempt; the earlier ones
@@ -79,13 +94,13 @@ func (b *beginning) next(ctx context.Context, e effectRow, as attempts) (ledger.
 	}
 	e.State, e.Run, e.Call, e.Arguments, e.argsDigest = events.EffectStarted, b.l.RunID, b.in.Call, b.in.Arguments, digest
 	e.Attempts++
-	_, err := b.tx.Exec(ctx, `
+	_, err = b.tx.Exec(ctx, `
 		UPDATE effects SET state = 'started', run_id = $2, turn = $3, call_index = $4, attempts = $5, arguments = $6, args_digest = $7,
 			recovery = $8, recovery_ttl = $9, first_sent_at = $10, outcome = NULL, error_kind = '', evidence = '', settled_by = '',
 			settled_token = NULL, settled_at = NULL, approval_id = $11, taint = $12, reserved_pico = $13
 		WHERE op_key = $1`,
 		e.OpKey, e.Run, e.Call.Turn, e.Call.Index, e.Attempts, e.Arguments, e.argsDigest,
-		e.Recovery.Kind, e.Recovery.TTL.Microseconds(), e.firstSent, b.in.Approval, b.in.Taint, int64(b.in.Reserve))
+		e.Recovery.Kind, e.Recovery.TTL.Microseconds(), e.firstSent, e.approval, e.taint, int64(b.in.Reserve))
 	if err != nil {
 		return ledger.Verdict{}, fmt.Errorf("begin attempt %d of effect %s: %w", e.Attempts, e.OpKey, err)
 	}
@@ -133,6 +148,7 @@ func (b *beginning) execute(ctx context.Context, e effectRow, a attemptRow) (led
 	ref := a.ref(e)
 	f, _, err := b.s.addFact(ctx, b.tx, a.Run, events.DerivedID(a.Token, events.TypeOf(events.ToolExecutionStarted{})), events.ToolExecutionStarted{
 		Call: a.Call, Attempt: a.callAttempt, Tool: e.Tool, Effect: b.in.Effect, Arguments: e.Arguments, Ref: &ref, At: a.StartedAt, Deadline: a.Deadline,
+		Approval: e.approval, Taint: e.taint,
 	}, a.trace)
 	if err != nil {
 		return ledger.Verdict{}, err

@@ -26,8 +26,8 @@ type DB interface {
 
 // Tx is a transaction. Statements are written for PostgreSQL with $1
 // parameters; the SQLite adapter renames the parameters and drops the lock
-// clauses (FOR NO KEY UPDATE, FOR UPDATE, FOR SHARE, SKIP LOCKED), which its
-// single writer makes needless.
+// clauses (FOR NO KEY UPDATE, FOR UPDATE, FOR SHARE, SKIP LOCKED) and LOCK TABLE,
+// which its single writer makes needless.
 //
 // Arguments and scan destinations are Go values in both databases: time.Time,
 // events.ID, events.RunID, events.Hash, []byte, json.RawMessage, string and

@@ -60,7 +60,7 @@ func (s *Store) Park(ctx context.Context, l ledger.Lease, p ledger.Prefix, park 
 		if park.Reason == events.ParkHandover {
 			return r.State == ledger.Queued || r.State == ledger.Cancelling
 		}
-		return r.State == ledger.Parked && r.ParkReason == park.Reason && r.ParkKey == park.OpKey
+		return r.State == ledger.Parked && r.ParkReason == park.Reason && r.ParkKey == parkKey(r, park)
 	}
 	err := s.barrier(ctx, "park", l, p, again, func(ctx context.Context, tx Tx, h holder) (refusal, err error) {
 		if h.run.State.Ended() {
@@ -81,7 +81,7 @@ func (s *Store) Park(ctx context.Context, l ledger.Lease, p ledger.Prefix, park 
 			UPDATE runs SET state = 'parked', park_reason = $3, park_detail = $4, park_key = $5, wake_at = $6, parked_at = $7,
 				clean = true, lease_until = NULL, not_before = NULL, idle_claims = 0
 			WHERE id = $1 AND epoch = $2 AND state = 'running'`,
-			l.RunID, l.Epoch, park.Reason, park.Detail, park.OpKey, wake, h.now))
+			l.RunID, l.Epoch, park.Reason, park.Detail, parkKey(h.run, park), wake, h.now))
 		return nil, errors.Join(err, fault.Err("park.before_commit"))
 	})
 	if err == nil {
@@ -99,8 +99,18 @@ func checkParking(park ledger.Parking) error {
 		return errors.New("no reason: every wait has a name")
 	case onEffect && park.OpKey.IsZero():
 		return fmt.Errorf("reason %s needs the op key that is waited for", park.Reason)
+	case park.Reason == events.ParkApproval && park.Approval.IsZero():
+		return errors.New("reason approval needs the approval that is waited for")
 	}
 	return nil
+}
+
+// parkKey is what whoever ends the wait finds the run by.
+func parkKey(r ledger.Run, park ledger.Parking) events.Hash {
+	if park.Reason == events.ParkPaused && park.Tool != "" {
+		return ledger.SwitchKey(r.Tenant, park.Tool)
+	}
+	return park.OpKey
 }
 
 // one checks that exactly one row was changed.
@@ -133,7 +143,16 @@ func mayPark(ctx context.Context, tx Tx, h holder, park ledger.Parking) (refusal
 	if len(facts) > 0 {
 		return fmt.Errorf("%d of them, the first is %s: %w", len(facts), facts[0].Type, ledger.ErrFactsPending), nil
 	}
-	if park.OpKey.IsZero() {
+	switch {
+	case park.Reason == events.ParkApproval:
+		return mayAwaitApproval(ctx, tx, h, park.Approval)
+	case park.Reason == events.ParkPaused && park.Tool != "":
+		paused, err := isPaused(ctx, tx, h.run.Tenant, park.Tool)
+		if err == nil && !paused {
+			refusal = fmt.Errorf("tool %s is not paused any more: %w", park.Tool, ledger.ErrFactsPending)
+		}
+		return refusal, err
+	case park.OpKey.IsZero():
 		return nil, nil
 	}
 	var state events.EffectState

@@ -20,6 +20,29 @@ CREATE INDEX runs_dead ON runs (id) WHERE dead_at IS NOT NULL;
 CREATE INDEX runs_children ON runs (parent_id) WHERE parent_id IS NOT NULL;
 
 -- == Gates: approvals, switches ==
+ALTER TABLE approvals ADD COLUMN tenant text NOT NULL DEFAULT '';
+ALTER TABLE approvals ADD COLUMN tool text NOT NULL DEFAULT '';
+ALTER TABLE approvals ADD COLUMN arguments text;                                     -- what would be executed, redacted
+ALTER TABLE approvals ADD COLUMN tool_hash blob;                                    -- of the declaration
+ALTER TABLE approvals ADD COLUMN policy blob;                                      -- version of the policy that asked
+ALTER TABLE approvals ADD COLUMN why text NOT NULL DEFAULT '';                      -- policy, taint, fork
+ALTER TABLE approvals ADD COLUMN taint_by text NOT NULL DEFAULT '';                 -- the call that brought foreign text in
+ALTER TABLE approvals ADD COLUMN decided_role text NOT NULL DEFAULT '';             -- database role of whoever decided
+CREATE INDEX approvals_call ON approvals (run_id, turn, call_index);
+CREATE INDEX approvals_open ON approvals (id) WHERE state = 'requested';
+
+-- Every change of a tool's switch; the newest per tool counts. No row = on.
+CREATE TABLE switches (
+    seq      integer PRIMARY KEY,                         -- given under the table's lock
+    tenant   text NOT NULL,
+    tool     text NOT NULL,                               -- or * for all of the tenant's
+    mode     text NOT NULL CHECK (mode IN ('on','paused','off')),
+    set_by   text NOT NULL,
+    set_role text NOT NULL DEFAULT '',
+    reason   text NOT NULL,
+    set_at   integer NOT NULL
+);
+CREATE INDEX switches_tool ON switches (tenant, tool, seq);
 
 
 -- == Waiting: handed-off calls ==
@@ -50,6 +73,17 @@ CREATE INDEX runs_children ON runs (parent_id) WHERE parent_id IS NOT NULL;
 
 
 -- == Gates ==
+DROP TABLE switches;
+DROP INDEX approvals_open;
+DROP INDEX approvals_call;
+ALTER TABLE approvals DROP COLUMN decided_role;
+ALTER TABLE approvals DROP COLUMN taint_by;
+ALTER TABLE approvals DROP COLUMN why;
+ALTER TABLE approvals DROP COLUMN policy;
+ALTER TABLE approvals DROP COLUMN tool_hash;
+ALTER TABLE approvals DROP COLUMN arguments;
+ALTER TABLE approvals DROP COLUMN tool;
+ALTER TABLE approvals DROP COLUMN tenant;
 
 
 -- == Runs ==
