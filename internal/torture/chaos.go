@@ -24,11 +24,13 @@ type Faults struct {
 	PostgresStops   int `json:"postgres_stops"`
 	PostgresPauses  int `json:"postgres_pauses"`
 	PowerCuts       int `json:"power_cuts"`
+	ConsumerDeleted int `json:"consumer_deleted"`
+	FeedDeleted     int `json:"feed_deleted"`
 }
 
 func (f Faults) total() int {
 	return f.WorkerKills + f.WorkerPauses + f.WorkerRestarts + f.ProjectorKills + f.ProjectorPauses +
-		f.NATSKills + f.NATSPauses + f.PostgresKills + f.PostgresStops + f.PostgresPauses + f.PowerCuts
+		f.NATSKills + f.NATSPauses + f.PostgresKills + f.PostgresStops + f.PostgresPauses + f.PowerCuts + f.ConsumerDeleted + f.FeedDeleted
 }
 
 // chaos does one thing after another to a plant, as a seed says.
@@ -63,6 +65,8 @@ func (c *chaos) list() []fault {
 		{"kill PostgreSQL", 7, true, c.killPostgres},
 		{"stop PostgreSQL", 4, true, c.stopPostgres},
 		{"pause PostgreSQL", 4, true, c.pausePostgres},
+		{"delete consumer", 2, true, c.deleteConsumer},
+		{"delete feed", 2, true, c.deleteFeed},
 	}
 	var out []fault
 	for _, f := range all {
@@ -92,6 +96,9 @@ func (c *chaos) run(ctx context.Context) error {
 		for _, f := range faults {
 			if n -= f.weight; n < 0 {
 				c.say("%s", f.name)
+				c.plant.mu.Lock()
+				c.plant.struck = append(c.plant.struck, time.Now())
+				c.plant.mu.Unlock()
 				if err := f.do(ctx); err != nil {
 					return fmt.Errorf("%s: %w", f.name, err)
 				}

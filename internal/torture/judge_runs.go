@@ -88,10 +88,11 @@ func (h *history) take(s events.Sealed) error {
 	return nil
 }
 
-// resumed notes how long a run waited for a new holder after its last one was killed.
+// resumed notes how long a run waited for a new holder after its last one was
+// killed, unless something else was done to the plant meanwhile.
 func (h *history) resumed(worker string, at time.Time) {
 	killed, ok := h.t.plant.killed[h.holder]
-	if ok && !h.left && killed.After(h.since) && killed.Before(at) {
+	if ok && !h.left && killed.After(h.since) && killed.Before(at) && h.t.plant.undisturbed(killed, at) {
 		h.takeovers = append(h.takeovers, at.Sub(killed))
 	}
 	if !h.left {

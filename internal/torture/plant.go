@@ -44,6 +44,7 @@ type plant struct {
 	workers []*process
 	project []*process
 	killed  map[string]time.Time // worker name → when it was killed
+	struck  []time.Time          // when anything was done to the plant
 }
 
 // process is one of the plant's processes.
@@ -284,4 +285,16 @@ func (p *plant) close() error {
 		return p.pg.Close()
 	}
 	return nil
+}
+
+// undisturbed reports whether nothing was done to the plant between two moments.
+func (p *plant) undisturbed(from, to time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.struck {
+		if at.After(from) && at.Before(to) {
+			return false
+		}
+	}
+	return true
 }

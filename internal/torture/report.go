@@ -58,7 +58,7 @@ type Report struct {
 	Invoice   string `json:"invoice_usd"`
 	Ledger    string `json:"ledger_usd"`
 
-	TakeoverP50 float64 `json:"takeover_p50_seconds"` // from the kill of a worker; -1 = none seen
+	TakeoverP50 float64 `json:"takeover_p50_seconds"` // from the kill of a worker, with no other fault before; -1 = none seen
 	TakeoverP99 float64 `json:"takeover_p99_seconds"`
 	LagP50      float64 `json:"feed_lag_p50_seconds"` // under fire; -1 = not measured
 	LagP99      float64 `json:"feed_lag_p99_seconds"`
@@ -140,7 +140,7 @@ func (r *Report) Print(out io.Writer) error {
 		line("projectors", "%d killed, %d paused", f.ProjectorKills, f.ProjectorPauses)
 		line("NATS", "%d killed, %d paused", f.NATSKills, f.NATSPauses)
 		line("PostgreSQL", "%d killed, %d stopped, %d paused", f.PostgresKills, f.PostgresStops, f.PostgresPauses)
-		line("power cuts", "%d", f.PowerCuts)
+		line("", "%d power cuts, %d consumers and %d feeds deleted", f.PowerCuts, f.ConsumerDeleted, f.FeedDeleted)
 	}
 	line("provider", "%d requests dropped, %d failed although they took effect", r.Dropped, r.Lied)
 	line("", "")
