@@ -51,7 +51,7 @@ is, or the torture is void, since too little happened to show anything.`,
 	f.IntVar(&t.cfg.Runs, "runs", 0, "submit no more runs than this; 0 = as many as are worked off")
 	f.IntVar(&t.cfg.Open, "open", 60, "runs kept open at once")
 	f.DurationVar(&t.cfg.TTL, "lease-ttl", 2*time.Second, "lease of the workers; shipped is 15s")
-	f.DurationVar(&t.cfg.Drain, "drain", time.Minute, "how long runs may take to come to rest after the last fault")
+	f.DurationVar(&t.cfg.Drain, "drain", time.Minute, "after the last fault: when nothing has moved for so long, what is open is stuck")
 	f.StringVar(&t.cfg.Dir, "data", "", "new directory to keep everything in; default a temporary one")
 	f.StringVarP(&t.output, "output", "o", "text", "text or json")
 	f.BoolVarP(&t.quiet, "quiet", "q", false, "do not say what is done while it is done")

@@ -57,9 +57,10 @@ var packages = map[string]string{
 	"internal/strictyaml":  "",
 	"internal/telemetry":   "events redact",
 	// A whole plant, its faults and its judge; see runner torture.
-	"internal/torture":          "runtime runtime/system agents tools tools/builtin model ledger events events/jetstream internal/testenv/pgserver internal/embedded",
+	"internal/torture":          "runtime runtime/system agents tools tools/builtin model ledger events events/jetstream internal/testenv/pgserver internal/testenv/powercut internal/embedded",
 	"internal/testenv":          "internal/embedded internal/testenv/pgserver",
 	"internal/testenv/pgserver": "",
+	"internal/testenv/powercut": "",
 	"internal/testenv/cmd/...":  "internal/embedded internal/testenv/pgserver",
 	"e2e/...":                   "...",
 	"bench/...":                 "...",

@@ -65,6 +65,7 @@ func (c *chaos) list() []fault {
 		{"kill PostgreSQL", 7, true, c.killPostgres},
 		{"stop PostgreSQL", 4, true, c.stopPostgres},
 		{"pause PostgreSQL", 4, true, c.pausePostgres},
+		{"cut power", 6, true, c.cutPower},
 		{"delete consumer", 2, true, c.deleteConsumer},
 		{"delete feed", 2, true, c.deleteFeed},
 	}

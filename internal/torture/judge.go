@@ -57,20 +57,29 @@ func (t *torture) judge(ctx context.Context, r *Report, healed time.Time) error 
 	return nil
 }
 
-// rest waits until what returns nothing any more; what it returns last, when
-// the time is over, is stuck.
-func (t *torture) rest(ctx context.Context, r *Report, what func(context.Context) ([]string, error)) error {
-	deadline := time.Now().Add(t.cfg.Drain)
+// stuckAfter is how many times Drain runs that get somewhere may take.
+const stuckAfter = 5
+
+// rest waits until what returns nothing any more. What it still returns when
+// nothing has moved for as long as Drain is stuck; and so is what moves and
+// does not come to an end.
+func (t *torture) rest(ctx context.Context, r *Report, what func(context.Context) ([]openRun, error)) error {
+	began, moved, last := time.Now(), time.Now(), position{}
 	for {
 		open, err := what(ctx)
+		now := time.Now()
+		if p := where(open); err == nil && p != last {
+			last, moved = p, now
+		}
+		over := now.Sub(moved) > t.cfg.Drain || now.Sub(began) > stuckAfter*t.cfg.Drain
 		switch {
 		case err == nil && len(open) == 0:
 			return nil
-		case time.Now().After(deadline) && err != nil:
+		case over && err != nil:
 			return fmt.Errorf("wait for rest: %w", err)
-		case time.Now().After(deadline):
+		case over:
 			for _, o := range open {
-				r.note(&r.Stuck, "not at rest %s after the last fault: %s", t.cfg.Drain, o)
+				r.note(&r.Stuck, "%s after the last fault and nothing moved for %s: %s", now.Sub(began).Round(time.Second), now.Sub(moved).Round(time.Second), o.text)
 			}
 			return nil
 		case err != nil && !errors.Is(err, ledger.ErrUnavailable):
@@ -82,8 +91,28 @@ func (t *torture) rest(ctx context.Context, r *Report, what func(context.Context
 	}
 }
 
+// openRun is a run that has not ended.
+type openRun struct {
+	text   string
+	events int64
+}
+
+// position is how far open runs have come.
+type position struct {
+	open   int
+	events int64
+}
+
+func where(open []openRun) position {
+	p := position{open: len(open)}
+	for _, o := range open {
+		p.events += o.events
+	}
+	return p
+}
+
 // openRuns lists all runs that have not ended.
-func (t *torture) openRuns(ctx context.Context, f func(ledger.Run) bool) (out []string, err error) {
+func (t *torture) openRuns(ctx context.Context, f func(ledger.Run) bool) (out []openRun, err error) {
 	var before events.RunID
 	for {
 		rs, err := t.watch.store.Summaries(ctx, ledger.RunFilter{Tenant: tenant, States: openStates, Limit: 1000, Before: before})
@@ -92,7 +121,8 @@ func (t *torture) openRuns(ctx context.Context, f func(ledger.Run) bool) (out []
 		}
 		for _, r := range rs {
 			if f(r.Run) {
-				out = append(out, fmt.Sprintf("run %s is %s %s %s, epoch %d of %s, lease until %s", r.ID, r.State, r.ParkReason, r.ParkDetail, r.Epoch, r.Worker, r.LeaseUntil.Format(time.TimeOnly)))
+				out = append(out, openRun{events: r.Events, text: fmt.Sprintf("run %s is %s %s %s, epoch %d of %s, lease until %s",
+					r.ID, r.State, r.ParkReason, r.ParkDetail, r.Epoch, r.Worker, r.LeaseUntil.Format(time.TimeOnly))})
 			}
 		}
 		if len(rs) == 0 {
@@ -103,7 +133,7 @@ func (t *torture) openRuns(ctx context.Context, f func(ledger.Run) bool) (out []
 }
 
 // atRest lists what can still go on by itself.
-func (t *torture) atRest(ctx context.Context) ([]string, error) {
+func (t *torture) atRest(ctx context.Context) ([]openRun, error) {
 	waits := map[events.RunID]bool{} // for a person
 	err := t.effects(ctx, func(e ledger.Effect) error {
 		waits[e.Run] = waits[e.Run] || e.State == events.EffectInDoubt && e.Recovery.Kind == ledger.RecoveryNone
@@ -115,7 +145,7 @@ func (t *torture) atRest(ctx context.Context) ([]string, error) {
 	return t.openRuns(ctx, func(r ledger.Run) bool { return !(forPerson(r) && waits[r.ID]) })
 }
 
-func (t *torture) allEnded(ctx context.Context) ([]string, error) {
+func (t *torture) allEnded(ctx context.Context) ([]openRun, error) {
 	return t.openRuns(ctx, func(ledger.Run) bool { return true })
 }
 

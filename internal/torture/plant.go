@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/internal/testenv/pgserver"
+	"github.com/daybookhq/daybook/internal/testenv/powercut"
 	"github.com/daybookhq/daybook/runtime/system"
 )
 
@@ -34,8 +35,10 @@ type plant struct {
 	embedded bool
 	ttl      time.Duration
 	provider string
+	say      func(format string, args ...any)
 
 	pg      *pgserver.Server
+	power   *power // nil where no power can be cut
 	nats    *process
 	natsURL string
 
@@ -146,16 +149,43 @@ func (p *plant) build(ctx context.Context) error {
 		}
 	}
 	if !p.embedded {
-		var err error
-		if p.pg, err = pgserver.Start(pgserver.Config{}); err != nil {
-			return err
-		}
-		if err := p.startNATS(""); err != nil {
+		if err := p.startServers(); err != nil {
 			return err
 		}
 	}
 	_, err := system.Migrate(ctx, p.options())
 	return err
+}
+
+// startServers starts PostgreSQL and NATS, on disks whose power can be cut
+// where this machine has such.
+func (p *plant) startServers() (err error) {
+	var cfg pgserver.Config
+	if p.power, err = newPower(); err != nil {
+		if !errors.Is(err, powercut.ErrUnavailable) {
+			return err
+		}
+		p.say("no power cuts: %v", err)
+	} else {
+		cfg.DataDir = filepath.Join(p.power.postgres.Dir, "data")
+	}
+	if p.pg, err = pgserver.Start(cfg); err != nil {
+		return err
+	}
+	if err := p.startNATS(""); err != nil {
+		return err
+	}
+	if p.power != nil {
+		return p.power.sync() // initdb did not
+	}
+	return nil
+}
+
+func (p *plant) natsStore() string {
+	if p.power != nil {
+		return filepath.Join(p.power.nats.Dir, "store")
+	}
+	return filepath.Join(p.dir, "nats")
 }
 
 // startNATS starts the server again where it was, or on a free port.
@@ -164,7 +194,7 @@ func (p *plant) startNATS(listen string) error {
 		listen = "127.0.0.1:0"
 	}
 	r, w := io.Pipe()
-	pr, err := p.launch("nats", append(p.cmds.NATS, "--store", filepath.Join(p.dir, "nats"), "--listen", listen), nil, w)
+	pr, err := p.launch("nats", append(p.cmds.NATS, "--store", p.natsStore(), "--listen", listen), nil, w)
 	if err != nil {
 		return err
 	}
@@ -281,10 +311,14 @@ func (p *plant) close() error {
 	if p.nats != nil {
 		p.nats.stop(10 * time.Second)
 	}
+	var err error
 	if p.pg != nil {
-		return p.pg.Close()
+		err = p.pg.Close()
 	}
-	return nil
+	if p.power != nil {
+		err = errors.Join(err, p.power.close())
+	}
+	return err
 }
 
 // undisturbed reports whether nothing was done to the plant between two moments.

@@ -42,8 +42,8 @@ type Config struct {
 	// TTL of the leases. Default 2 s: shipped is 15 s, and figures of takeover
 	// stand and fall with it.
 	TTL time.Duration
-	// Drain is how long runs may take to come to rest once faults have ended.
-	// Default 60 s.
+	// Drain is for how long nothing may move, once faults have ended, until what
+	// is open counts as stuck. Runs that move have five times as long. Default 60 s.
 	Drain time.Duration
 	// Commands make the program's own processes.
 	Commands Commands
@@ -100,7 +100,7 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, prov.close()) }()
-	p := &plant{dir: cfg.Dir, cmds: cfg.Commands, embedded: cfg.Embedded, ttl: cfg.TTL, provider: prov.url, killed: map[string]time.Time{}}
+	p := &plant{dir: cfg.Dir, cmds: cfg.Commands, embedded: cfg.Embedded, ttl: cfg.TTL, provider: prov.url, say: cfg.Say, killed: map[string]time.Time{}}
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err := p.build(ctx); err != nil {
 		if errors.Is(err, pgserver.ErrNoBinaries) {

@@ -66,13 +66,29 @@ func freshDir(parent string, u *account) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if u == nil {
-		return dir, nil
-	}
-	if err := os.Chown(dir, int(u.uid), int(u.gid)); err != nil {
-		return "", errors.Join(fmt.Errorf("give %s to user %s: %w", dir, u.name, err), os.RemoveAll(dir))
+	if err := u.own(dir); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
+}
+
+// ownedDir makes a directory that belongs to the user the server runs as.
+func ownedDir(dir string, u *account) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return u.own(dir)
+}
+
+// own gives dir to the account; to this process's own user there is nothing to give.
+func (u *account) own(dir string) error {
+	if u == nil {
+		return nil
+	}
+	if err := os.Chown(dir, int(u.uid), int(u.gid)); err != nil {
+		return fmt.Errorf("give %s to user %s: %w", dir, u.name, err)
+	}
+	return nil
 }
 
 // memoryDir is a directory in memory with room for a test run's databases, or

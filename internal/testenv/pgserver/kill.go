@@ -32,6 +32,13 @@ func (s *Server) PID() (int, error) {
 // killer or a lost host would, and returns when they are dead. Start brings it
 // back, through crash recovery.
 func (s *Server) Kill() error {
+	nothing := func() error { return nil }
+	return s.Crash(nothing, nothing)
+}
+
+// Crash is Kill for a server whose disk goes down with it: cut is called while
+// nothing of the server moves any more and before it dies, mend when it is dead.
+func (s *Server) Crash(cut, mend func() error) error {
 	pid, err := s.PID()
 	if err != nil {
 		return fmt.Errorf("kill postgres: %w", err)
@@ -41,6 +48,9 @@ func (s *Server) Kill() error {
 		return fmt.Errorf("kill postgres: %w", err)
 	}
 	pids := append(children(pid), pid)
+	if err := cut(); err != nil {
+		return fmt.Errorf("kill postgres: %w", err)
+	}
 	for _, p := range pids {
 		if err := syscall.Kill(p, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("kill postgres: process %d: %w", p, err)
@@ -54,6 +64,9 @@ func (s *Server) Kill() error {
 			}
 			time.Sleep(time.Millisecond)
 		}
+	}
+	if err := mend(); err != nil {
+		return fmt.Errorf("kill postgres: %w", err)
 	}
 	// With all of them dead, the lock files protect nothing; and where nobody
 	// reaps orphans, they name zombies that PostgreSQL would take for living.

@@ -34,13 +34,18 @@ type Config struct {
 	// still syncs, but that neither costs nor saves anything: not for tests of
 	// durability or speed.
 	InMemory bool
+
+	// DataDir is where the data is kept, apart from log and socket; it is made,
+	// below a directory that exists. Empty is beside them.
+	DataDir string
 }
 
 // A Server is a PostgreSQL server and its data. Its methods may not be called
 // concurrently, except DSN. It keeps no goroutine.
 type Server struct {
 	bin     string
-	dir     string // holds data/, log and the socket
+	dir     string // holds log and socket, and data/ unless that is elsewhere
+	dataDir string
 	port    int
 	account *account
 
@@ -78,7 +83,12 @@ func create(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, dir: dir, account: u}
+	s := &Server{bin: bin, dir: dir, dataDir: cfg.DataDir, account: u}
+	if s.dataDir == "" {
+		s.dataDir = filepath.Join(dir, "data")
+	} else if err := ownedDir(s.dataDir, u); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	if err := s.initialise(cfg); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -125,12 +135,12 @@ func (s *Server) configure(cfg Config) error {
 // directory. Close tells it that this is done already.
 func (s *Server) watch() error {
 	const script = `read -r word; [ "$word" = done ] && exit 0
-		"$0" -D "$1/data" -m immediate stop; rm -rf "$1"`
+		"$0" -D "$2" -m immediate stop; rm -rf "$1" "$2"`
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	cmd := s.account.command("/", "sh", "-c", script, filepath.Join(s.bin, "pg_ctl"), s.dir)
+	cmd := s.account.command("/", "sh", "-c", script, filepath.Join(s.bin, "pg_ctl"), s.dir, s.data())
 	cmd.Stdin = r
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, r.Close(), w.Close())
@@ -182,10 +192,10 @@ func (s *Server) Close() error {
 		err = errors.Join(err, werr, s.tether.Close(), s.watchdog.Wait())
 		s.tether = nil
 	}
-	return errors.Join(err, os.RemoveAll(s.dir))
+	return errors.Join(err, os.RemoveAll(s.data()), os.RemoveAll(s.dir))
 }
 
-func (s *Server) data() string    { return filepath.Join(s.dir, "data") }
+func (s *Server) data() string    { return s.dataDir }
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 
 func (s *Server) run(program string, args ...string) error {
