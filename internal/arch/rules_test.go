@@ -6,8 +6,8 @@ package arch
 // packages: package → what it may import of this module. A package without a
 // rule fails: decide what it may know before it is written.
 var packages = map[string]string{
-	"redact":     "internal/canonical internal/fault",
-	"redact/...": "redact internal/canonical internal/fault",
+	"redact":     "internal/canonical internal/fault internal/bug",
+	"redact/...": "redact internal/canonical internal/fault internal/bug",
 
 	"events":              "redact internal/canonical internal/fault",
 	"events/internal/...": "events redact internal/canonical internal/fault internal/telemetry",
@@ -19,7 +19,7 @@ var packages = map[string]string{
 	"model/...":       "model internal/strictyaml events redact internal/canonical internal/fault internal/telemetry",
 	"model/modeltest": "model model/scripted events redact internal/canonical",
 
-	"tools":           "events redact internal/canonical internal/fault internal/telemetry",
+	"tools":           "events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"tools/...":       "tools events redact internal/canonical internal/fault internal/telemetry",
 	"tools/toolstest": "tools tools/bogus events redact internal/canonical",
 
@@ -31,14 +31,14 @@ var packages = map[string]string{
 	"agents":     "loops model internal/strictyaml tools events redact internal/canonical",
 	"agents/...": "agents loops model internal/strictyaml tools events redact internal/canonical",
 
-	"ledger":            "events redact internal/canonical internal/fault internal/telemetry",
-	"ledger/sqlstore":   "ledger events redact internal/canonical internal/fault internal/telemetry",
+	"ledger":            "events redact internal/canonical internal/fault internal/bug internal/telemetry",
+	"ledger/sqlstore":   "ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"ledger/postgres":   "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/sqlite":     "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
 
-	"runtime":       "runtime/queue agents loops loops/singleshot tools model ledger events redact internal/canonical internal/fault internal/telemetry",
+	"runtime":       "runtime/queue agents loops loops/singleshot tools model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"runtime/queue": "ledger events redact internal/canonical internal/fault internal/telemetry",
 	// The parts as they ship, wired for whoever embeds Daybook; see docs/decisions/0005.
 	"runtime/system": "runtime runtime/queue ledger ledger/sqlstore ledger/postgres ledger/sqlite events events/jetstream model redact internal/embedded internal/fault",
