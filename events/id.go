@@ -120,6 +120,19 @@ func DerivedID(token ID, t Type) ID {
 	return id
 }
 
+// CallToken returns the token under which a call without an effect hands off:
+// the same for every attempt of the call, so that work started by one that was
+// cut short is not lost, and another one if a turn that was lost asks for
+// something else. A destructive call has the token of its attempt.
+func CallToken(run RunID, call CallID, tool string, arguments []byte) ID {
+	digest := sha256.Sum256(arguments)
+	sum := sha256.Sum256(fmt.Appendf(nil, "daybook/call/1\x00%s\x00%s\x00%s\x00%x", run, call, tool, digest))
+	var id ID
+	copy(id[:6], run[:6])
+	copy(id[6:], sum[:10])
+	return id
+}
+
 // Hash is a SHA-256 digest. It is written in hexadecimal.
 type Hash [sha256.Size]byte
 

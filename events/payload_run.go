@@ -195,6 +195,8 @@ type SignalReceived struct {
 	Name string          `json:"name"`
 	Data json.RawMessage `json:"data,omitempty"`
 	From string          `json:"from,omitempty"`
+	// Call waited for it and gets it as its result; nil for none.
+	Call *CallID `json:"call,omitempty"`
 }
 
 // TimerFired says that a moment the run waited for has come.

@@ -170,6 +170,16 @@ type HandedOff struct {
 	Token ID        `json:"token"`
 	Until time.Time `json:"until,omitzero"`
 	Child RunID     `json:"child,omitzero"`
+	// Reason is what a run that waits for it parks with: async_tool, timer, signal or child.
+	Reason ParkReason `json:"reason,omitempty"`
+}
+
+// Completion says by what hand-off the outcome of a call came, and from whom.
+// It stands behind the outcome as an effect does: the outcome counts whichever
+// attempt of the call handed off.
+type Completion struct {
+	Token ID     `json:"token"`
+	By    string `json:"by,omitempty"`
 }
 
 // ToolExecutionFinished is the outcome of a call that gave a result.
@@ -185,22 +195,26 @@ type ToolExecutionFinished struct {
 	// Redacted says that the replayed outcome is the redacted one because no seal key kept the exact bytes.
 	Redacted bool `json:"redacted,omitempty"`
 	// Simulated marks a destructive call of a fork that was not executed.
-	Simulated bool      `json:"simulated,omitempty"`
-	LatencyMS int64     `json:"latency_ms"`
-	At        time.Time `json:"at"`
+	Simulated bool `json:"simulated,omitempty"`
+	// Completion is set when the call was handed off and has no effect of its own.
+	Completion *Completion `json:"completion,omitempty"`
+	LatencyMS  int64       `json:"latency_ms"`
+	At         time.Time   `json:"at"`
 }
 
 // ToolExecutionError is the outcome of a call that certainly failed. For a
 // destructive call: it took no effect.
 type ToolExecutionError struct {
-	Call      CallID     `json:"call"`
-	Attempt   int        `json:"attempt"`
-	Tool      string     `json:"tool"`
-	Result    ToolResult `json:"result"` // Status "failed"
-	Error     ErrorInfo  `json:"error"`
-	Ref       *EffectRef `json:"ref,omitempty"`
-	LatencyMS int64      `json:"latency_ms"`
-	At        time.Time  `json:"at"`
+	Call    CallID     `json:"call"`
+	Attempt int        `json:"attempt"`
+	Tool    string     `json:"tool"`
+	Result  ToolResult `json:"result"` // Status "failed"
+	Error   ErrorInfo  `json:"error"`
+	Ref     *EffectRef `json:"ref,omitempty"`
+	// Completion is set when the call was handed off and has no effect of its own.
+	Completion *Completion `json:"completion,omitempty"`
+	LatencyMS  int64       `json:"latency_ms"`
+	At         time.Time   `json:"at"`
 }
 
 // BlockedReason is one of the five reasons why a call was not run.

@@ -181,6 +181,9 @@ type Store interface {
 	Effects
 	Approvals
 	Switches
+	Handoffs
+	Children
+	Signals
 	Archive
 	Queries
 	Projection

@@ -31,6 +31,15 @@ var (
 	ErrNotQuiescent = errors.New("an attempt may still be acting: wait until its deadline and grace have passed, or force")
 	// ErrNotInDoubt: there is nothing to resolve.
 	ErrNotInDoubt = errors.New("effect is not in doubt")
+	// ErrCompleted: a hand-off was completed with another outcome.
+	ErrCompleted = errors.New("call was completed before with another outcome, which stands")
+	// ErrExpired: nobody waits for a hand-off any more.
+	ErrExpired = errors.New("call is not waited for any more: its time was up or its run has ended")
+	// ErrTooDeep and ErrTooManyChildren bound what one run sets in motion.
+	ErrTooDeep         = errors.New("child run is too deep: do the work in this run, or delegate it from one nearer to the first")
+	ErrTooManyChildren = errors.New("run has too many children: give each more to do, or submit runs of their own")
+	// ErrSignalConflict: the key was used with another signal.
+	ErrSignalConflict = errors.New("signal key was used before with another name or data: use a new key or send the same signal")
 	// ErrUnavailable: the database could not be asked; nothing is known about the request.
 	ErrUnavailable = errors.New("ledger database unavailable: check that it runs and is reachable, the call is tried again")
 	// ErrSchema: the database has not been migrated, or by a newer version.

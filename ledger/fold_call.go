@@ -23,9 +23,10 @@ func (f *Fold) applyCall(e events.Event, out *Rows) {
 		rec := f.record(e, d.Call, d.Attempt, "progress", d.Tool, nil)
 		rec.At = orElse(d.At, e.Time)
 		rec.Result = rawOf(struct {
-			Progress string          `json:"progress"`
-			Metadata json.RawMessage `json:"metadata,omitempty"`
-		}{d.Progress, d.Metadata})
+			Progress  string            `json:"progress"`
+			Metadata  json.RawMessage   `json:"metadata,omitempty"`
+			HandedOff *events.HandedOff `json:"handed_off,omitempty"`
+		}{d.Progress, d.Metadata, d.HandedOff})
 		if c := f.calls[d.Call]; c != nil {
 			c.join(&rec)
 			rec.Arguments = nil // the started row has them
@@ -42,12 +43,12 @@ func (f *Fold) applyCall(e events.Event, out *Rows) {
 		if !d.Repeated { // an earlier outcome was paid for where it was made
 			rec.Cost = d.Result.Cost
 		}
-		f.end(rec, d.Repeated, out)
+		f.end(rec, d.Repeated || d.Completion != nil, out)
 	case events.ToolExecutionError:
 		rec := f.record(e, d.Call, d.Attempt, "error", d.Tool, d.Ref)
 		rec.At, rec.LatencyMS = orElse(d.At, e.Time), &d.LatencyMS
 		rec.Result, rec.Trust, rec.Cost, rec.Reason = rawOf(d.Result), clean(d.Result.Trust), d.Result.Cost, clean(d.Error.Kind)
-		f.end(rec, false, out)
+		f.end(rec, d.Completion != nil, out)
 	case events.ToolExecutionBlocked:
 		rec := f.record(e, d.Call, 0, "blocked", d.Tool, nil)
 		rec.At = orElse(d.At, e.Time)
@@ -95,8 +96,8 @@ func (f *Fold) start(rec CallRecord) {
 	c.started = append(c.started, rec)
 }
 
-// end gives a call its outcome. alone says that there need be no started row:
-// the call was not run.
+// end gives a call its outcome. alone says that there need be no open started
+// row: the call was not run, or somebody completed it after its attempt was over.
 func (f *Fold) end(rec CallRecord, alone bool, out *Rows) {
 	c, live := f.calls[rec.Call], false
 	if c != nil {

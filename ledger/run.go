@@ -227,7 +227,8 @@ type Parking struct {
 	Tool     string
 	// After is when the run is looked at again whatever happens, counted from
 	// the transaction; zero or negative means never by itself. With
-	// [events.ParkHandover] the run goes back to the queue instead.
+	// [events.ParkHandover] the run goes back to the queue instead. A run that
+	// waits for hand-offs is also looked at when the first of them expires.
 	After time.Duration
 }
 

@@ -19,6 +19,9 @@ type Store interface {
 	ledger.Effects
 	ledger.Approvals
 	ledger.Switches
+	ledger.Handoffs
+	ledger.Children
+	ledger.Signals
 	ledger.Archive
 	ledger.Queries
 	ledger.Projection
@@ -47,6 +50,9 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		{"approvals", approvalTests},
 		{"switches", switchTests},
 		{"gates", gateTests},
+		{"handoffs", handoffTests},
+		{"signals", signalTests},
+		{"children", childTests},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.tests {

@@ -222,6 +222,9 @@ func (b *beginning) decide(ctx context.Context, e effectRow) (ledger.Verdict, er
 		}
 		return b.waits(ledger.Busy, e, as), nil
 	}
+	if a := as.latest(); e.State == events.EffectStarted && a.handedOff() && !a.ended() {
+		return b.waits(ledger.InDoubt, e, as), nil // somebody is doing it
+	}
 	if b.mayRepeat(e, as) {
 		return b.next(ctx, e, as)
 	}

@@ -316,13 +316,14 @@ func lastWriter(ctx context.Context, tx Tx, run ledger.Run) (worker string, err 
 
 // doubtAbandoned moves attempts of older epochs that nobody will report on to
 // in doubt. The provider absorbs a repetition of keyed and fenced ones, so those
-// stay started as long as the run may repeat them.
+// stay started as long as the run may repeat them, and those that were handed
+// off as long as it waits for them.
 func (s *Store) doubtAbandoned(ctx context.Context, tx Tx, run ledger.Run, own []events.ID, now time.Time) error {
 	q := `
 		SELECT e.op_key FROM effects e JOIN effect_attempts a ON a.op_key = e.op_key AND a.attempt = e.attempts
 		WHERE e.run_id = $1 AND e.state = 'started' AND a.epoch < $2 AND a.outcome = ''`
 	if !run.State.Ended() && run.State != ledger.Cancelling {
-		q += ` AND e.recovery NOT IN ('keyed', 'fenced')`
+		q += ` AND e.recovery NOT IN ('keyed', 'fenced') AND a.handed_off_at IS NULL`
 	}
 	rows, err := tx.Query(ctx, q+` ORDER BY e.op_key`, run.ID, run.Epoch)
 	if err != nil {

@@ -101,6 +101,7 @@ type attemptRow struct {
 	continues   bool
 	trace       string
 	resolved    string
+	handed      time.Time // when it was handed off; zero = it was not
 }
 
 // unclear reports whether nobody can know what the attempt did: it may have
@@ -108,6 +109,10 @@ type attemptRow struct {
 func (a attemptRow) unclear() bool {
 	return (a.Outcome == "" || a.Outcome == ledger.Unclear) && a.resolved != resolvedNotApplied
 }
+
+// handedOff reports whether the outcome comes from outside, by the token. Then
+// nobody takes the attempt for abandoned before its time is up.
+func (a attemptRow) handedOff() bool { return !a.handed.IsZero() }
 
 // ended reports whether the executor came back; until then it may still act.
 func (a attemptRow) ended() bool { return !a.EndedAt.IsZero() }
@@ -119,13 +124,13 @@ func (a attemptRow) ref(e effectRow) events.EffectRef {
 func (a attemptRow) call() events.CallRef { return events.CallRef{Run: a.Run, Call: a.Call} }
 
 const attemptColumns = `a.op_key, a.attempt, a.token, a.run_id, a.epoch, a.turn, a.call_index, a.call_attempt, a.args_digest,
-	a.prior, a.started_at, a.deadline, a.outcome, a.result, a.error, a.ended_at, a.arguments, a.continues, a.trace, a.resolved`
+	a.prior, a.started_at, a.deadline, a.outcome, a.result, a.error, a.ended_at, a.arguments, a.continues, a.trace, a.resolved, a.handed_off_at`
 
 func scanAttempt(row Row) (attemptRow, error) {
 	var a attemptRow
 	var result json.RawMessage
 	err := row.Scan(&a.opKey, &a.Number, &a.Token, &a.Run, &a.Epoch, &a.Call.Turn, &a.Call.Index, &a.callAttempt, &a.argsDigest,
-		&a.Prior, &a.StartedAt, &a.Deadline, &a.Outcome, &result, &a.Error, &a.EndedAt, &a.arguments, &a.continues, &a.trace, &a.resolved)
+		&a.Prior, &a.StartedAt, &a.Deadline, &a.Outcome, &result, &a.Error, &a.EndedAt, &a.arguments, &a.continues, &a.trace, &a.resolved, &a.handed)
 	if err != nil {
 		return attemptRow{}, err
 	}

@@ -77,6 +77,15 @@ func (s *Store) Park(ctx context.Context, l ledger.Lease, p ledger.Prefix, park 
 		if park.After > 0 {
 			wake = events.Timestamp(h.now.Add(park.After))
 		}
+		if onHandoffs(park.Reason) {
+			first, err := firstExpiry(ctx, tx, l.RunID)
+			if err != nil {
+				return nil, err
+			}
+			if !first.IsZero() && (wake.IsZero() || first.Before(wake)) {
+				wake = first
+			}
+		}
 		err = one(tx.Exec(ctx, `
 			UPDATE runs SET state = 'parked', park_reason = $3, park_detail = $4, park_key = $5, wake_at = $6, parked_at = $7,
 				clean = true, lease_until = NULL, not_before = NULL, idle_claims = 0

@@ -164,17 +164,10 @@ func (s *Store) Cancel(ctx context.Context, id events.RunID, by, reason string) 
 		case run.State == ledger.Cancelling:
 			return nil // asked for already; the first request stands
 		}
-		n, err := tx.Exec(ctx, `
-			UPDATE runs SET state = 'cancelling', cancel_by = $2, cancel_reason = $3,
-				park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, not_before = NULL
-			WHERE id = $1 AND state = $4 AND epoch = $5`, id, by, reason, run.State, run.Epoch)
-		if err != nil {
+		if err := s.cancelLocked(ctx, tx, run, fact, by, reason); err != nil {
 			return err
 		}
-		if n != 1 {
-			return fmt.Errorf("its row changed while it was locked: state %s, epoch %d", run.State, run.Epoch)
-		}
-		if _, _, err = s.addFact(ctx, tx, id, fact, events.OperatorActed{Verb: "cancel", By: by, Detail: reason}, run.Trace); err != nil {
+		if err := s.cancelDescendants(ctx, tx, run, by, reason); err != nil {
 			return err
 		}
 		run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, id))
@@ -184,6 +177,22 @@ func (s *Store) Cancel(ctx context.Context, id events.RunID, by, reason string) 
 		return ledger.Run{}, fmt.Errorf("cancel run %s: %w", id, err)
 	}
 	return run, nil
+}
+
+// cancelLocked moves a locked run that has not ended to cancelling.
+func (s *Store) cancelLocked(ctx context.Context, tx Tx, run ledger.Run, fact events.ID, by, reason string) error {
+	n, err := tx.Exec(ctx, `
+		UPDATE runs SET state = 'cancelling', cancel_by = $2, cancel_reason = $3,
+			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, not_before = NULL
+		WHERE id = $1 AND state = $4 AND epoch = $5`, run.ID, by, reason, run.State, run.Epoch)
+	if err != nil {
+		return err
+	}
+	if n != 1 {
+		return fmt.Errorf("its row changed while it was locked: state %s, epoch %d", run.State, run.Epoch)
+	}
+	_, _, err = s.addFact(ctx, tx, run.ID, fact, events.OperatorActed{Verb: "cancel", By: by, Detail: reason}, run.Trace)
+	return err
 }
 
 func rawJSON(b []byte) json.RawMessage { return b }

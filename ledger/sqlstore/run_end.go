@@ -42,19 +42,33 @@ func (s *Store) Finish(ctx context.Context, l ledger.Lease, p ledger.Prefix, end
 		case h.run.State.Ended():
 			return fmt.Errorf("it is %s, not %s: %w", h.run.State, end.State, ledger.ErrEnded), nil
 		}
-		var n int
-		err = tx.QueryRow(ctx, `SELECT count(*) FROM events WHERE run_id = $1 AND type = $2`, l.RunID, typ).Scan(&n)
+		var n, open int
+		err = tx.QueryRow(ctx, `SELECT (SELECT count(*) FROM events WHERE run_id = $1 AND type = $2),
+			(SELECT count(*) FROM handoffs WHERE run_id = $1 AND state = 'open')`, l.RunID, typ).Scan(&n, &open)
 		if err != nil {
 			return nil, fmt.Errorf("look for %s: %w", typ, err)
 		}
 		if n == 0 {
 			return fmt.Errorf("its history has no %s: record it first, it belongs into the prefix", typ), nil
 		}
-		return nil, one(tx.Exec(ctx, `
+		err = one(tx.Exec(ctx, `
 			UPDATE runs SET state = $3, stopped_by = $4, result = $5, error = $6, ended_at = $7,
 				clean = true, lease_until = NULL, not_before = NULL, idle_claims = 0
 			WHERE id = $1 AND epoch = $2 AND state = $8`,
 			l.RunID, l.Epoch, end.State, end.StoppedBy, result, s.cfg.Redactor.String(end.Error), h.now, h.run.State))
+		if err != nil {
+			return nil, err
+		}
+		if open > 0 {
+			if err := s.cancelDescendants(ctx, tx, h.run, "run "+h.run.ID.String(), "the run that it works for has ended"); err != nil {
+				return nil, err
+			}
+			if err := s.endHandoffs(ctx, tx, h.run.ID, h.now); err != nil {
+				return nil, err
+			}
+		}
+		end.Result, end.Error = result, s.cfg.Redactor.String(end.Error)
+		return nil, s.completeParent(ctx, tx, h.run, end)
 	})
 	if err == nil {
 		if err = fault.Err("finish.after_commit"); err != nil {

@@ -46,6 +46,47 @@ CREATE INDEX switches_tool ON switches (tenant, tool, seq);
 
 
 -- == Waiting: handed-off calls ==
+-- A call whose outcome comes from outside, later: an async tool, a timer, a signal, a child run.
+CREATE TABLE handoffs (
+    token          uuid PRIMARY KEY,
+    run_id         uuid NOT NULL REFERENCES runs (id),
+    turn           integer NOT NULL,
+    call_index     integer NOT NULL,
+    call_attempt   integer NOT NULL,
+    tool           text NOT NULL,
+    reason         text NOT NULL CHECK (reason IN ('async_tool','timer','signal','child')),
+    op_key         bytea,                                    -- destructive: the effect that Token is an attempt of
+    child_id       uuid,                                     -- the run whose end completes it
+    signal         text NOT NULL DEFAULT '',                 -- the signal that completes it
+    trust          text NOT NULL DEFAULT '',                 -- of the outcome
+    trace          text NOT NULL DEFAULT '',
+    expires_as     text,                                     -- NULL: its expiry is a timeout; else the output that it then has
+    until          timestamptz,                              -- NULL = never by itself
+    state          text NOT NULL CHECK (state IN ('open','completed','expired')),
+    outcome_digest bytea,                                    -- of what completed it
+    created_at     timestamptz NOT NULL,
+    completed_at   timestamptz,
+    completed_by   text NOT NULL DEFAULT '',
+    CHECK ((state = 'open') = (completed_at IS NULL))
+);
+CREATE INDEX handoffs_run   ON handoffs (run_id);
+CREATE INDEX handoffs_child ON handoffs (child_id) WHERE child_id IS NOT NULL;
+CREATE INDEX handoffs_open  ON handoffs (token) WHERE state = 'open';
+
+-- Messages from outside, kept until a call that waits for them takes them.
+CREATE TABLE signals (
+    run_id      uuid NOT NULL REFERENCES runs (id),
+    event_id    uuid NOT NULL,
+    name        text NOT NULL,
+    data        json,
+    sender      text NOT NULL DEFAULT '',
+    received_at timestamptz NOT NULL,
+    taken_by    uuid,                                        -- token of the hand-off that it completed
+    PRIMARY KEY (run_id, event_id)
+);
+
+ALTER TABLE effect_attempts ADD COLUMN handed_off_at timestamptz;  -- its outcome comes from outside, by its token
+ALTER TABLE effect_attempts ADD COLUMN handed_until timestamptz;   -- at the latest
 
 
 -- == Queue: limits, shares, schedules ==
@@ -70,6 +111,10 @@ CREATE INDEX switches_tool ON switches (tenant, tool, seq);
 
 
 -- == Waiting ==
+ALTER TABLE effect_attempts DROP COLUMN handed_until;
+ALTER TABLE effect_attempts DROP COLUMN handed_off_at;
+DROP TABLE signals;
+DROP TABLE handoffs;
 
 
 -- == Gates ==

@@ -46,6 +46,47 @@ CREATE INDEX switches_tool ON switches (tenant, tool, seq);
 
 
 -- == Waiting: handed-off calls ==
+-- A call whose outcome comes from outside, later: an async tool, a timer, a signal, a child run.
+CREATE TABLE handoffs (
+    token          blob PRIMARY KEY,
+    run_id         blob NOT NULL REFERENCES runs (id),
+    turn           integer NOT NULL,
+    call_index     integer NOT NULL,
+    call_attempt   integer NOT NULL,
+    tool           text NOT NULL,
+    reason         text NOT NULL CHECK (reason IN ('async_tool','timer','signal','child')),
+    op_key         blob,                                    -- destructive: the effect that Token is an attempt of
+    child_id       blob,                                     -- the run whose end completes it
+    signal         text NOT NULL DEFAULT '',                 -- the signal that completes it
+    trust          text NOT NULL DEFAULT '',                 -- of the outcome
+    trace          text NOT NULL DEFAULT '',
+    expires_as     text,                                     -- NULL: its expiry is a timeout; else the output that it then has
+    until          integer,                              -- NULL = never by itself
+    state          text NOT NULL CHECK (state IN ('open','completed','expired')),
+    outcome_digest blob,                                    -- of what completed it
+    created_at     integer NOT NULL,
+    completed_at   integer,
+    completed_by   text NOT NULL DEFAULT '',
+    CHECK ((state = 'open') = (completed_at IS NULL))
+);
+CREATE INDEX handoffs_run   ON handoffs (run_id);
+CREATE INDEX handoffs_child ON handoffs (child_id) WHERE child_id IS NOT NULL;
+CREATE INDEX handoffs_open  ON handoffs (token) WHERE state = 'open';
+
+-- Messages from outside, kept until a call that waits for them takes them.
+CREATE TABLE signals (
+    run_id      blob NOT NULL REFERENCES runs (id),
+    event_id    blob NOT NULL,
+    name        text NOT NULL,
+    data        text,
+    sender      text NOT NULL DEFAULT '',
+    received_at integer NOT NULL,
+    taken_by    blob,                                        -- token of the hand-off that it completed
+    PRIMARY KEY (run_id, event_id)
+);
+
+ALTER TABLE effect_attempts ADD COLUMN handed_off_at integer;  -- its outcome comes from outside, by its token
+ALTER TABLE effect_attempts ADD COLUMN handed_until integer;   -- at the latest
 
 
 -- == Queue: limits, shares, schedules ==
@@ -70,6 +111,10 @@ CREATE INDEX switches_tool ON switches (tenant, tool, seq);
 
 
 -- == Waiting ==
+ALTER TABLE effect_attempts DROP COLUMN handed_until;
+ALTER TABLE effect_attempts DROP COLUMN handed_off_at;
+DROP TABLE signals;
+DROP TABLE handoffs;
 
 
 -- == Gates ==
