@@ -33,8 +33,8 @@ var (
 	ErrNotInDoubt = errors.New("effect is not in doubt")
 	// ErrCompleted: a hand-off was completed with another outcome.
 	ErrCompleted = errors.New("call was completed before with another outcome, which stands")
-	// ErrExpired: nobody waits for a hand-off any more.
-	ErrExpired = errors.New("call is not waited for any more: its time was up or its run has ended")
+	// ErrNotAwaited: nobody waits for a hand-off any more.
+	ErrNotAwaited = errors.New("call is not waited for any more: its time was up or its run has ended")
 	// ErrTooDeep and ErrTooManyChildren bound what one run sets in motion.
 	ErrTooDeep         = errors.New("child run is too deep: do the work in this run, or delegate it from one nearer to the first")
 	ErrTooManyChildren = errors.New("run has too many children: give each more to do, or submit runs of their own")

@@ -93,7 +93,7 @@ type Handoffs interface {
 	// wakes its run. For a destructive call it is an End by token, which also
 	// takes late evidence. The same outcome again changes nothing. Errors:
 	// [ErrNotFound] for an unknown token, [ErrCompleted] for another outcome
-	// than the first, [ErrExpired] for a call that its run does not wait for any more.
+	// than the first, [ErrNotAwaited] for a call that its run does not wait for any more.
 	Complete(ctx context.Context, c Completion) (Settlement, error)
 	// Handoffs lists hand-offs in the order of their tokens.
 	Handoffs(ctx context.Context, f HandoffFilter) ([]Handoff, error)

@@ -101,7 +101,7 @@ func testChildSpawn(t *testing.T, h Harness) {
 func testChildEnds(t *testing.T, h Harness) {
 	a := start(t, h)
 	ok, declined, broken, large := a.mustSpawn(0), a.mustSpawn(1), a.mustSpawn(2), a.mustSpawn(3)
-	if err := a.parkFor(events.ParkChild); err != nil {
+	if err := a.parkHere(events.ParkChild); err != nil {
 		t.Fatal(err)
 	}
 	take(t, h, ok).endAs(ledger.Ending{State: ledger.Finished, StoppedBy: events.StoppedByFinish, Result: json.RawMessage(`"42"`)})
@@ -166,11 +166,11 @@ func testChildCancel(t *testing.T, h Harness) {
 	m := take(t, h, mid)
 	deep := m.mustSpawn(0)
 	d := take(t, h, deep)
-	if err := d.parkFor(events.ParkSignal); err != nil {
+	if err := d.parkHere(events.ParkSignal); err != nil {
 		t.Fatal(err)
 	}
 	take(t, h, gone).endAs(ledger.Ending{State: ledger.Finished, StoppedBy: events.StoppedByFinish})
-	if err := m.parkFor(events.ParkChild); err != nil {
+	if err := m.parkHere(events.ParkChild); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Store.Cancel(t.Context(), a.run.ID, "ann", "enough"); err != nil {

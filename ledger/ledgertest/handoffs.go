@@ -71,7 +71,7 @@ func (a *actor) handEffect(in ledger.Intent, d time.Duration) events.EffectRef {
 	return v.Ref
 }
 
-func (a *actor) parkFor(reason events.ParkReason) error {
+func (a *actor) parkHere(reason events.ParkReason) error {
 	a.t.Helper()
 	a.flush()
 	return a.h.Store.Park(a.t.Context(), a.lease, a.prefix, ledger.Parking{Reason: reason})
@@ -108,7 +108,7 @@ func testHandoffCompletes(t *testing.T, h Harness) {
 			t.Errorf("%s: the barrier carried %d events", tt.name, n)
 		}
 		a.handOff(ho) // its answer was lost
-		if err := a.parkFor(events.ParkAsyncTool); err != nil {
+		if err := a.parkHere(events.ParkAsyncTool); err != nil {
 			t.Fatal(err)
 		}
 		if tryTake(t, h, a.run) != nil {
@@ -219,7 +219,7 @@ func testHandoffWake(t *testing.T, h Harness) {
 	a.handOff(a.handoff(at(0), func(h *ledger.Handoff) { h.For = 2 * time.Hour }))
 	a.handOff(a.handoff(at(1), func(h *ledger.Handoff) { h.For = time.Hour }))
 	a.handOff(a.handoff(at(2), func(h *ledger.Handoff) { h.For = 0 }))
-	if err := a.parkFor(events.ParkAsyncTool); err != nil {
+	if err := a.parkHere(events.ParkAsyncTool); err != nil {
 		t.Fatal(err)
 	}
 	hs, err := h.Store.Handoffs(t.Context(), ledger.HandoffFilter{Run: a.run.ID})
@@ -258,7 +258,7 @@ func testHandoffExpires(t *testing.T, h Harness) {
 	if fs := a.expire(); len(fs) != 0 {
 		t.Errorf("too early: %v", types(fs))
 	}
-	if err := a.parkFor(events.ParkAsyncTool); err != nil {
+	if err := a.parkHere(events.ParkAsyncTool); err != nil {
 		t.Fatal(err)
 	}
 	h.Advance(time.Hour + time.Second)
@@ -284,7 +284,7 @@ func testHandoffExpires(t *testing.T, h Harness) {
 	if fs := b.expire(); len(fs) != 0 {
 		t.Errorf("expired again: %v", types(fs))
 	}
-	if _, err := h.Store.Complete(t.Context(), done(survey.Token, "late")); !errors.Is(err, ledger.ErrExpired) {
+	if _, err := h.Store.Complete(t.Context(), done(survey.Token, "late")); !errors.Is(err, ledger.ErrNotAwaited) {
 		t.Errorf("completed late: %v", err)
 	}
 	complete(t, h, done(later.Token, "in time"))
@@ -297,7 +297,7 @@ func testHandoffRace(t *testing.T, h Harness) {
 		a := start(t, h)
 		ho := a.handoff()
 		a.handOff(ho)
-		if err := a.parkFor(events.ParkAsyncTool); err != nil {
+		if err := a.parkHere(events.ParkAsyncTool); err != nil {
 			t.Fatal(err)
 		}
 		h.Advance(time.Hour + time.Second)
@@ -308,7 +308,7 @@ func testHandoffRace(t *testing.T, h Harness) {
 		wg.Go(func() { _, cerr = h.Store.Complete(t.Context(), done(ho.Token, "42")) })
 		wg.Go(func() { _, xerr = h.Store.Expire(t.Context(), b.lease, nil) })
 		wg.Wait()
-		if xerr != nil || cerr != nil && !errors.Is(cerr, ledger.ErrExpired) {
+		if xerr != nil || cerr != nil && !errors.Is(cerr, ledger.ErrNotAwaited) {
 			t.Fatalf("complete: %v, expire: %v", cerr, xerr)
 		}
 		fs := b.pending()
@@ -374,7 +374,7 @@ func testHandoffLate(t *testing.T, h Harness) {
 	}{{ledger.Applied, events.EffectApplied}, {ledger.NotApplied, events.EffectNotApplied}} {
 		a := start(t, h)
 		ref := a.handEffect(refund(), time.Hour)
-		if err := a.parkFor(events.ParkAsyncTool); err != nil {
+		if err := a.parkHere(events.ParkAsyncTool); err != nil {
 			t.Fatal(err)
 		}
 		h.Advance(time.Hour + time.Second)
@@ -435,7 +435,7 @@ func testHandoffRunEnds(t *testing.T, h Harness) {
 	if err := h.Store.Finish(t.Context(), a.lease, a.prefix, ledger.Ending{State: ledger.Failed, StoppedBy: events.StoppedByDeadline}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Store.Complete(t.Context(), done(ho.Token, "late")); !errors.Is(err, ledger.ErrExpired) {
+	if _, err := h.Store.Complete(t.Context(), done(ho.Token, "late")); !errors.Is(err, ledger.ErrNotAwaited) {
 		t.Errorf("complete: %v", err)
 	}
 	if e := effect(t, h, ref.OpKey); e.State != events.EffectInDoubt {

@@ -39,7 +39,7 @@ func awaits(name string, index int) func(*ledger.Handoff) {
 
 func testSignal(t *testing.T, h Harness) {
 	a := start(t, h)
-	if err := a.parkFor(events.ParkSignal); err != nil {
+	if err := a.parkHere(events.ParkSignal); err != nil {
 		t.Fatal(err)
 	}
 	h.send(t, a.run.ID, approve(`{"by":"ann"}`))

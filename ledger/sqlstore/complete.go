@@ -114,7 +114,7 @@ func (s *Store) complete(ctx context.Context, tx Tx, c ledger.Completion, digest
 	case h.State == ledger.HandoffCompleted:
 		return ledger.Settlement{}, nil, completedBy(h)
 	case h.State == ledger.HandoffExpired:
-		return ledger.Settlement{}, nil, fmt.Errorf("call %s of run %s, since %s: %w", h.Call, h.Run, h.CompletedAt.Format(time.RFC3339), ledger.ErrExpired)
+		return ledger.Settlement{}, nil, fmt.Errorf("call %s of run %s, since %s: %w", h.Call, h.Run, h.CompletedAt.Format(time.RFC3339), ledger.ErrNotAwaited)
 	}
 	return set, nil, s.completeCall(ctx, tx, h, c, digest)
 }
