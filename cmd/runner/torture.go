@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,6 +47,7 @@ is, or the torture is void, since too little happened to show anything.`,
 	f.DurationVar(&t.cfg.For, "for", time.Minute, "how long faults happen")
 	f.Uint64Var(&t.cfg.Seed, "seed", 0, "decides what runs ask for and what is done to the system; 0 takes a random one")
 	f.BoolVar(&t.cfg.Embedded, "embedded", false, "torture an embedded system (SQLite, one worker)")
+	f.StringSliceVar(&t.cfg.Only, "only", nil, "inject these faults alone: "+strings.Join(torture.FaultNames(), ", "))
 	f.IntVar(&t.cfg.Workers, "workers", 3, "worker processes")
 	f.IntVar(&t.cfg.Projectors, "projectors", 2, "projector processes")
 	f.IntVar(&t.cfg.Runs, "runs", 0, "submit no more runs than this; 0 = as many as are worked off")

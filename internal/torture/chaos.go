@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -40,6 +41,7 @@ type chaos struct {
 	say   func(format string, args ...any)
 
 	workers, projectors int
+	only                []string // names; empty = all
 
 	mu     sync.Mutex // guards faults: the report reads them while we go on
 	faults Faults
@@ -53,8 +55,8 @@ type fault struct {
 	do          func(ctx context.Context) error
 }
 
-func (c *chaos) list() []fault {
-	all := []fault{
+func (c *chaos) all() []fault {
+	return []fault{
 		{"kill worker", 40, false, c.killWorker},
 		{"pause worker", 10, false, c.pauseWorker},
 		{"restart worker", 10, false, c.restartWorker},
@@ -69,13 +71,21 @@ func (c *chaos) list() []fault {
 		{"delete consumer", 2, true, c.deleteConsumer},
 		{"delete feed", 2, true, c.deleteFeed},
 	}
-	var out []fault
-	for _, f := range all {
-		if !f.distributed || !c.plant.embedded {
-			out = append(out, f)
-		}
+}
+
+// FaultNames are the names of all faults.
+func FaultNames() (names []string) {
+	for _, f := range new(chaos).all() {
+		names = append(names, f.name)
 	}
-	return out
+	return names
+}
+
+// list is what can be done to this plant.
+func (c *chaos) list() []fault {
+	return slices.DeleteFunc(c.all(), func(f fault) bool {
+		return f.distributed && c.plant.embedded || len(c.only) > 0 && !slices.Contains(c.only, f.name)
+	})
 }
 
 // run goes on until ctx ends, and leaves nothing paused or away.

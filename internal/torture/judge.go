@@ -53,7 +53,7 @@ func (t *torture) judge(ctx context.Context, r *Report, healed time.Time) error 
 	} else {
 		r.LagP50, r.LagP99 = -1, -1
 	}
-	r.judgeFloors(t.cfg.Runs)
+	r.judgeFloors(t.cfg.Runs, len(t.cfg.Only) == 0)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,8 @@ type Config struct {
 	// Drain is for how long nothing may move, once faults have ended, until what
 	// is open counts as stuck. Runs that move have five times as long. Default 60 s.
 	Drain time.Duration
+	// Only are the names of the faults to inject, as [FaultNames] has them; empty = all.
+	Only []string
 	// Commands make the program's own processes.
 	Commands Commands
 	// Say gets a line for each thing that happens; nil = nobody.
@@ -137,7 +140,10 @@ type torture struct {
 func (t *torture) run(ctx context.Context) (*Report, error) {
 	c := &chaos{
 		plant: t.plant, rand: rand.New(rand.NewPCG(t.cfg.Seed, 0x6368616f73)), say: t.cfg.Say,
-		workers: t.cfg.Workers, projectors: t.cfg.Projectors,
+		workers: t.cfg.Workers, projectors: t.cfg.Projectors, only: t.cfg.Only,
+	}
+	if len(c.list()) == 0 {
+		return nil, fmt.Errorf("no fault called %q can be injected here; there are %s", t.cfg.Only, strings.Join(FaultNames(), ", "))
 	}
 	if err := t.plant.upkeep(c.workers, c.projectors); err != nil {
 		return nil, err
