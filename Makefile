@@ -52,6 +52,9 @@ generate: ## go generate changes nothing
 models: ## the protocol and its wrong designs in Spin: each comes out as it must (models/check.sh)
 	models/check.sh
 
+refunds: ## 209 refunds, each with a crash between effect and record (microsoft/agent-framework#3938)
+	go test -count=1 -v -run '^TestRefundsOverACrash$$' ./runtime
+
 BENCH ?= # flags, such as -parts=calls,effects -time=20s -o json
 bench: ## ratios to raw publishes and commits (docs/performance.md), on a PostgreSQL server whose data is on disk
 	go run ./internal/testenv/cmd/withpostgres -disk -- go run ./bench $(BENCH)

@@ -42,6 +42,7 @@ type world struct {
 	model  model.Model
 	cfg    func(*runtime.Config)
 	n      atomic.Int64
+	clock  atomic.Int64 // how far the ledger's clock is ahead
 }
 
 func newWorld(t *testing.T, m model.Model, ts ...tools.Tool) *world {
@@ -53,6 +54,7 @@ func newWorld(t *testing.T, m model.Model, ts ...tools.Tool) *world {
 	var err error
 	w.store, err = sqlite.Open(t.Context(), sqlite.Config{
 		Path:  filepath.Join(t.TempDir(), "ledger.db"),
+		Now:   func() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) },
 		Store: sqlstore.Config{Redactor: w.red, Grace: 50 * time.Millisecond},
 	})
 	if err != nil {
@@ -93,6 +95,9 @@ func (w *worker) stop(t *testing.T) {
 		}
 	})
 }
+
+// advance moves the ledger's clock: leases, deadlines and quiescence pass.
+func (w *world) advance(d time.Duration) { w.clock.Add(int64(d)) }
 
 func (w *world) start() *worker { return w.startOn(w.store) }
 

@@ -61,6 +61,9 @@ func (f *Faulty) Cut() {
 	f.cut()
 }
 
+// Gone is closed by the cut.
+func (f *Faulty) Gone() <-chan struct{} { return f.dead }
+
 func (f *Faulty) cut() {
 	select {
 	case <-f.dead:

@@ -62,6 +62,7 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 	}
 	t.Run("runs against a model", func(t *testing.T) { testRunsProperty(t, open(t)) })
 	t.Run("effects", func(t *testing.T) { TestEffects(t, open) })
+	t.Run("linear", func(t *testing.T) { testLinear(t, open(t)) })
 }
 
 type conformance struct {
