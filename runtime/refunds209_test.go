@@ -146,32 +146,3 @@ func payAs(def tools.Definition, f func(ctx context.Context, inv *tools.Invocati
 	def.Name, def.Description, def.Timeout = "pay", "Pays.", 5*time.Minute
 	return must(tools.New(def, f))
 }
-
-// cutJournal is a journal whose worker is dead.
-type cutJournal struct {
-	events.Journal
-	dead <-chan struct{}
-}
-
-func (j cutJournal) gone() bool {
-	select {
-	case <-j.dead:
-		return true
-	default:
-		return false
-	}
-}
-
-func (j cutJournal) Record(ctx context.Context, es ...events.Sealed) error {
-	if j.gone() {
-		return events.ErrJournalClosed
-	}
-	return j.Journal.Record(ctx, es...)
-}
-
-func (j cutJournal) Append(ctx context.Context, es ...events.Sealed) (events.Receipt, error) {
-	if j.gone() {
-		return nil, events.ErrJournalClosed
-	}
-	return j.Journal.Append(ctx, es...)
-}
