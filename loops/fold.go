@@ -35,6 +35,8 @@ func (h *History) fold(e events.Event) {
 		if p.Verb == "cancel" && h.cancel == nil {
 			h.cancel = &p
 		}
+	case events.SignalReceived:
+		h.signalled(p)
 	case events.TurnStarted:
 		h.openTurn(p.Turn)
 	case events.ModelCallStarted:

@@ -13,15 +13,17 @@ func (h *History) foldTool(data events.Payload) {
 	switch p := data.(type) {
 	case events.ToolExecutionStarted:
 		h.toolStarted(p)
+	case events.ToolExecutionProgress:
+		h.toolHandedOff(p)
 	case events.ToolExecutionFinished:
-		h.toolEnded(p.Call, p.Attempt, p.Ref != nil || p.Repeated, toldFinished(p), p.Result)
+		h.toolEnded(p.Call, p.Attempt, p.Ref != nil || p.Repeated || p.Completion != nil, toldFinished(p), p.Result)
 	case events.ToolExecutionError:
 		// Begun, and the worker ran out of time before the first byte went out: no
 		// news of the tool, so nothing to tell the model.
 		if p.Ref != nil && p.Error.Kind == tools.KindNotRun && h.again(p.Call) {
 			return
 		}
-		h.toolEnded(p.Call, p.Attempt, p.Ref != nil, toldError(p), p.Result)
+		h.toolEnded(p.Call, p.Attempt, p.Ref != nil || p.Completion != nil, toldError(p), p.Result)
 	case events.ToolExecutionBlocked:
 		// Not run, so whatever the dispatcher quotes is its own word.
 		r := p.Result
@@ -50,7 +52,7 @@ func (h *History) again(id events.CallID) bool {
 	if c == nil || c.attempts >= maxRemade {
 		return false
 	}
-	c.doubt, c.open = nil, nil
+	c.doubt, c.open, c.handed = nil, nil, nil
 	return true
 }
 
@@ -73,7 +75,7 @@ func (h *History) toolStarted(p events.ToolExecutionStarted) {
 	h.parked = nil
 	c.attempts = max(c.attempts, p.Attempt)
 	// Only Begin starts a call again that was in doubt: it is running now.
-	c.doubt = nil
+	c.doubt, c.handed = nil, nil
 	if p.Attempt > 0 && c.isOpen(p.Attempt) < 0 {
 		c.open = append(c.open, OpenCall{ID: p.Call, Attempt: p.Attempt, Tool: p.Tool, Ref: p.Ref, Deadline: p.Deadline})
 	}
@@ -106,7 +108,7 @@ func (h *History) toolEnded(id events.CallID, attempt int, sure bool, told model
 func (h *History) settle(c *call, told model.Result, r events.ToolResult) {
 	told.CallID, told.Name = c.id.String(), c.asked.Name
 	c.outcome, c.result = &told, r
-	c.open, c.doubt = nil, nil
+	c.open, c.doubt, c.handed = nil, nil, nil
 	h.turn.outstanding--
 	if r.Control != "" && !told.Failed && (h.turn.control < 0 || c.id.Index < h.turn.control) {
 		h.turn.control = c.id.Index
@@ -126,7 +128,7 @@ func (h *History) toolInDoubt(p events.ToolExecutionInDoubt) {
 	if i := c.isOpen(p.Attempt); i >= 0 {
 		c.open = slices.Delete(c.open, i, i+1)
 	}
-	c.doubt = &p
+	c.doubt, c.handed = &p, nil
 }
 
 // leaveUnknown tells the model that nobody knows and lets the run go on; what

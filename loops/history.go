@@ -61,6 +61,7 @@ type call struct {
 	attempts int // the highest number seen
 	open     []OpenCall
 	doubt    *events.ToolExecutionInDoubt
+	handed   *HandedOff // its outcome comes from outside
 	outcome  *model.Result
 	result   events.ToolResult
 }
@@ -247,14 +248,15 @@ func (h *History) OpenModelAttempts() []int { return slices.Clone(h.turn.open) }
 func (h *History) Messages() []model.Message { return slices.Clip(h.messages) }
 
 // Pending returns the calls of the turn in hand that have no outcome, in
-// request order. Calls in doubt are among them; see [History.InDoubt].
+// request order. Calls in doubt are among them, see [History.InDoubt]; those
+// handed off are not, see [History.HandedOff].
 func (h *History) Pending() []PendingCall {
 	if h.turn.outstanding == 0 {
 		return nil
 	}
 	ps := make([]PendingCall, 0, h.turn.outstanding)
 	for i := range h.turn.calls {
-		if c := &h.turn.calls[i]; c.outcome == nil {
+		if c := &h.turn.calls[i]; c.outcome == nil && c.handed == nil {
 			ps = append(ps, PendingCall{
 				ID: c.id, Attempt: c.attempts + 1,
 				Name: c.asked.Name, Arguments: c.asked.Arguments, Malformed: c.asked.Malformed,

@@ -25,6 +25,7 @@ type ClientLedger interface {
 	Run(ctx context.Context, id events.RunID) (ledger.Run, error)
 	Cancel(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error)
 	TenantKey(ctx context.Context, tenant string) ([]byte, error)
+	ledger.Signals
 }
 
 // Client submits runs and asks about them. Safe for concurrent use.
@@ -151,6 +152,21 @@ func (c *Client) Cancel(ctx context.Context, id events.RunID, by, reason string)
 		c.waker.Wake(r.Queue)
 	}
 	return r, err
+}
+
+// Signal sends a message to a run: the call that waits for it gets it, else the
+// model is told before its next answer. Errors: [ledger.ErrNotFound],
+// [ledger.ErrEnded], [ledger.ErrSignalConflict], [events.ErrTooLarge].
+func (c *Client) Signal(ctx context.Context, id events.RunID, s ledger.Signal) error {
+	if err := c.ledger.Signal(ctx, id, s); err != nil {
+		return err
+	}
+	if c.waker != nil {
+		if r, err := c.ledger.Run(ctx, id); err == nil { // only a hint
+			c.waker.Wake(r.Queue)
+		}
+	}
+	return nil
 }
 
 // Wait returns the run once it has ended, or when parked is true also once it

@@ -31,6 +31,8 @@ type session struct {
 	handover chan struct{} // closed when the worker shuts down
 	handOnce sync.Once
 
+	remembered, expired bool // hand-offs of the last holder, and those whose time is up, were looked at
+
 	agent  agents.Agent
 	loop   loops.Loop
 	disp   *tools.Dispatcher

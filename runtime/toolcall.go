@@ -26,10 +26,13 @@ func (s *session) callTools(ctx context.Context, step loops.CallTools) error {
 			n++
 		}
 		if n == 0 {
+			if len(s.handedOff()) > 0 {
+				return nil // it waits for what stands before it
+			}
 			if err := s.callOne(ctx, calls[0]); err != nil {
 				return err
 			}
-			if s.anyPending(calls[:1]) {
+			if s.anyPending(calls[:1]) || len(s.handedOff()) > 0 {
 				return nil // later calls of the turn wait for this one
 			}
 			calls = calls[1:]
@@ -38,7 +41,7 @@ func (s *session) callTools(ctx context.Context, step loops.CallTools) error {
 		if err := s.callGroup(ctx, calls[:n]); err != nil {
 			return err
 		}
-		if s.handingOver() || s.anyPending(calls[:n]) {
+		if s.handingOver() || s.anyPending(calls[:n]) || len(s.handedOff()) > 0 {
 			return nil
 		}
 		calls = calls[n:]
@@ -88,6 +91,8 @@ func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 		return fmt.Errorf("dispatch %s of run %s: %w", c.ID, s.run.ID, err)
 	}
 	switch out.State {
+	case tools.StateHandedOff:
+		return s.handOff(ctx, eff, c, out)
 	case tools.StateBusy:
 		return s.park(ctx, events.RunParked{
 			Reason: events.ParkEffectBusy, OpKey: out.Verdict.Ref.OpKey, Call: &c.ID,
@@ -161,7 +166,7 @@ func toolCall(c loops.PendingCall) tools.Call {
 func (s *session) env(eff tools.Effects) tools.Env {
 	return tools.Env{
 		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.run.Trace,
-		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s,
+		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s},
 	}
 }
 

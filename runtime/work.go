@@ -142,6 +142,9 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 	if done, err := s.settleDoubts(ctx); !done || err != nil {
 		return true, err
 	}
+	if done, err := s.awaitHandedOff(ctx); !done || err != nil {
+		return true, err
+	}
 	step, err := s.decide()
 	if err != nil {
 		return true, s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop", Message: err.Error()}, Turns: s.hist.Turn()})
@@ -301,7 +304,9 @@ func (s *session) park(ctx context.Context, p events.RunParked, after time.Durat
 		}
 	}
 	if after > 0 {
-		p.Until = events.Timestamp(s.w.cfg.Now().Add(after))
+		if until := events.Timestamp(s.w.cfg.Now().Add(after)); p.Until.IsZero() || until.Before(p.Until) {
+			p.Until = until
+		}
 	}
 	if err := s.Record(ctx, p); err != nil {
 		return err

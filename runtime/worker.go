@@ -32,6 +32,8 @@ type Ledger interface {
 	ledger.Runs
 	ledger.Barriers
 	ledger.Effects
+	ledger.Handoffs
+	ledger.Children
 	ledger.Archive
 }
 

@@ -78,6 +78,8 @@ type Env struct {
 	Trace     string
 	Effects   Effects
 	Recorder  Recorder
+	// Spawner starts child runs; nil where there are none.
+	Spawner Spawner
 	// Validate overrides Config.Validate if it is not nil.
 	Validate func(ctx context.Context, def *Definition, c Call) error
 	// Bindings are those the run was started with: the stricter effect counts.
@@ -110,6 +112,9 @@ const (
 	StateInDoubt
 	// StateBusy: another run has the effect. No event was recorded.
 	StateBusy
+	// StateHandedOff: the outcome comes from outside, by Token. No event was
+	// recorded but that it started.
+	StateHandedOff
 )
 
 // Disposition is how a call stands.
@@ -126,6 +131,10 @@ type Disposition struct {
 	Cause string
 	// Continue: the tool lets the model go on while the effect is in doubt.
 	Continue bool
+	// HandedOff, Token and Trust, which is that of the outcome, belong to StateHandedOff.
+	HandedOff HandedOff
+	Token     events.ID
+	Trust     Trust
 }
 
 // Dispatcher performs calls. Its tools are those that the registry had when it

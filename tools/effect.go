@@ -31,7 +31,7 @@ func (d *Dispatcher) execute(ctx context.Context, env Env, e *entry, def *Defini
 	}
 	x := &execution{d: d, env: env, entry: e, def: def, call: c, verdict: v, started: started}
 	inv := d.invocation(env, c)
-	inv.OpKey, inv.Fence, inv.Prior = v.Ref.OpKey.String(), v.Ref.Attempt, v.Prior
+	inv.OpKey, inv.Fence, inv.Prior, inv.Token = v.Ref.OpKey.String(), v.Ref.Attempt, v.Prior, v.Ref.Token
 	prog := d.progress(ctx, env, c)
 	inv.Progress = prog.report
 	args, err := d.resolve(c.Arguments)
@@ -54,6 +54,9 @@ func (d *Dispatcher) execute(ctx context.Context, env Env, e *entry, def *Defini
 	prog.close()
 	if ok {
 		fault.Point("exec.after_reply")
+		if h, ok := handedOff(a, true); ok {
+			return Disposition{State: StateHandedOff, HandedOff: h, Token: inv.Token, Trust: e.def.Trust, Verdict: v}, nil
+		}
 		return x.end(ctx, x.outcome(ctx, callCtx, a))
 	}
 	disp, err := x.end(ctx, x.unclear(causeOf(callCtx), "the tool did not come back in time"))
@@ -80,6 +83,9 @@ func (x *execution) outcome(ctx, callCtx context.Context, a answer) Outcome {
 	case a.panicked:
 		return x.unclear(CausePanic, d.errorText(e, a.err))
 	case a.err == nil:
+		if _, ok := handedOff(a, true); ok { // too late: nobody waits for it, but by its token it can still be settled
+			return x.unclear(CauseTimeout, "it was handed off after its time was up")
+		}
 		return x.applied(ctx, a.value)
 	case errors.As(a.err, &applied) && (x.def.Recovery.Kind == RecoveryKeyed || x.def.Recovery.Kind == RecoveryFenced):
 		return x.applied(ctx, applied.Outcome)

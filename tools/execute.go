@@ -84,7 +84,8 @@ func (e *entry) run(ctx context.Context, c *Call, inv *Invocation) (any, error) 
 func (d *Dispatcher) invocation(env Env, c Call) *Invocation {
 	return &Invocation{
 		Arguments: c.Arguments, Call: c.ID, Attempt: c.Attempt, Run: env.Run, Tenant: env.Tenant,
-		SessionID: env.SessionID, Trace: env.Trace, Progress: func(string, any) {},
+		SessionID: env.SessionID, Trace: env.Trace, Spawner: env.Spawner,
+		Token: events.CallToken(env.Run, c.ID, c.Name, c.Arguments), Progress: func(string, any) {},
 	}
 }
 
@@ -134,6 +135,9 @@ func (d *Dispatcher) dispatchPlain(ctx context.Context, env Env, e *entry, c Cal
 	if !ok {
 		d.late.Go(func() { <-back })
 		a.err = context.Cause(callCtx)
+	}
+	if h, ok := handedOff(a, false); ok {
+		return Disposition{State: StateHandedOff, HandedOff: h, Token: inv.Token, Trust: e.def.Trust}, nil
 	}
 	return d.plainOutcome(ctx, callCtx, env, e, c, started, a)
 }

@@ -24,7 +24,8 @@ type Tool interface {
 	// Definition never changes. It must not be modified.
 	Definition() *Definition
 	// Call returns a value that becomes the result: text as it is, everything
-	// else as JSON, [Finish] and [Decline] as the end of the run.
+	// else as JSON, [Finish] and [Decline] as the end of the run, [HandOff] as
+	// the word that the outcome comes from outside.
 	Call(ctx context.Context, in *Invocation) (any, error)
 }
 
@@ -38,6 +39,10 @@ type Invocation struct {
 	// OpKey is the idempotency key in hexadecimal: stable over attempts and
 	// workers. Empty unless the call is destructive.
 	OpKey string
+	// Token is under what the call can be completed from outside, if the tool
+	// returns [HandOff]. It is known before the work starts: of a destructive call
+	// that of its attempt, of another call the same for every attempt.
+	Token events.ID
 	// Fence is the attempt number of the op key, from 1; 0 unless destructive.
 	Fence     int
 	Run       events.RunID
@@ -46,6 +51,8 @@ type Invocation struct {
 	Trace     string // W3C traceparent
 	// Prior is set when an earlier attempt may have reached the provider.
 	Prior bool
+	// Spawner starts child runs; nil where there are none.
+	Spawner Spawner
 	// Progress tells viewers and the ledger how far the call is. It never
 	// fails, does nothing after the call has ended, and is never nil.
 	Progress func(text string, metadata any)

@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/tools"
@@ -62,4 +63,57 @@ func TestDeclineTakesFourReasons(t *testing.T) {
 	}
 	toolstest.AssertBlocked(t, toolstest.Probe{Tool: builtin.Decline(), Arguments: json.RawMessage(`{"because":"tired"}`)},
 		events.BlockedInvalidArguments)
+}
+
+func TestWaitTakesOneBoundedTime(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		want time.Duration // 0 = refused
+	}{
+		{`{"seconds":90}`, 90 * time.Second},
+		{`{"until":"` + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `"}`, time.Hour},
+		{`{}`, 0},
+		{`{"seconds":1,"until":"2027-01-31T09:00:00Z"}`, 0},
+		{`{"seconds":-1}`, 0},
+		{`{"seconds":7201}`, 0},
+		{`{"seconds":9223372036854775807}`, 0},
+		{`{"until":"tomorrow"}`, 0},
+		{`{"until":"9999-01-01T00:00:00Z"}`, 0},
+	} {
+		d, _ := toolstest.DispatchAndCollect(t, toolstest.Probe{Tool: builtin.Wait(2 * time.Hour), Arguments: json.RawMessage(tt.args)})
+		off := tt.want - d.HandedOff.For
+		switch {
+		case tt.want == 0 && (d.State != tools.StateDone || d.Result.Error == ""):
+			t.Errorf("%s: %+v, want an error", tt.args, d)
+		case tt.want > 0 && (d.State != tools.StateHandedOff || d.HandedOff.Reason != events.ParkTimer || off < 0 || off > 5*time.Second || d.HandedOff.ExpiresAs == ""):
+			t.Errorf("%s: %+v, want a timer of %v", tt.args, d, tt.want)
+		}
+	}
+	d, _ := toolstest.DispatchAndCollect(t, toolstest.Probe{Tool: builtin.Wait(0), Arguments: json.RawMessage(`{"until":"2001-01-01T00:00:00Z"}`)})
+	if d.State != tools.StateDone || d.Result.Output != "that moment has passed" {
+		t.Errorf("a moment that has passed: %+v", d)
+	}
+}
+
+func TestWaitForSignalNamesOne(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		want time.Duration
+	}{
+		{`{"name":"go"}`, builtin.DefaultMaxWait}, {`{"name":"go","timeout_seconds":5}`, 5 * time.Second},
+		{`{"name":""}`, 0}, {`{"name":"a b"}`, 0}, {`{"name":"go","timeout_seconds":-5}`, 0}, {`{"name":"go","timeout_seconds":99999999}`, 0},
+	} {
+		d, _ := toolstest.DispatchAndCollect(t, toolstest.Probe{Tool: builtin.WaitForSignal(0), Arguments: json.RawMessage(tt.args)})
+		if tt.want == 0 && (d.State != tools.StateDone || d.Result.Error == "") || tt.want > 0 && (d.State != tools.StateHandedOff || d.HandedOff.Signal != "go" || d.HandedOff.For != tt.want) {
+			t.Errorf("%s: %+v, want %v", tt.args, d, tt.want)
+		}
+	}
+}
+
+func TestDelegateNamesKnownAgents(t *testing.T) {
+	tool := builtin.Delegate("clerk")
+	toolstest.AssertBlocked(t, toolstest.Probe{Tool: tool, Arguments: json.RawMessage(`{"agent":"boss","input":"x"}`)}, events.BlockedInvalidArguments)
+	if r := call(t, tool, `{"agent":"clerk","input":"x"}`); r.Error == "" {
+		t.Errorf("without a runtime: %+v", r)
+	}
 }
