@@ -100,8 +100,12 @@ func TestWaitForSignalNamesOne(t *testing.T) {
 		args string
 		want time.Duration
 	}{
-		{`{"name":"go"}`, builtin.DefaultMaxWait}, {`{"name":"go","timeout_seconds":5}`, 5 * time.Second},
-		{`{"name":""}`, 0}, {`{"name":"a b"}`, 0}, {`{"name":"go","timeout_seconds":-5}`, 0}, {`{"name":"go","timeout_seconds":99999999}`, 0},
+		{`{"name":"go"}`, builtin.DefaultMaxWait},
+		{`{"name":"go","timeout_seconds":5}`, 5 * time.Second},
+		{`{"name":""}`, 0},
+		{`{"name":"a b"}`, 0},
+		{`{"name":"go","timeout_seconds":-5}`, 0},
+		{`{"name":"go","timeout_seconds":99999999}`, 0},
 	} {
 		d, _ := toolstest.DispatchAndCollect(t, toolstest.Probe{Tool: builtin.WaitForSignal(0), Arguments: json.RawMessage(tt.args)})
 		if tt.want == 0 && (d.State != tools.StateDone || d.Result.Error == "") || tt.want > 0 && (d.State != tools.StateHandedOff || d.HandedOff.Signal != "go" || d.HandedOff.For != tt.want) {
