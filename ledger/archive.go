@@ -177,6 +177,7 @@ type Projected struct {
 // Store is a ledger database: every contract over one set of tables.
 type Store interface {
 	Runs
+	Forks
 	Barriers
 	Effects
 	Approvals

@@ -85,7 +85,8 @@ const (
 	Replay
 	// Conflict: applied under this identity with other arguments.
 	Conflict
-	// InDoubt: nobody can know; this run owns the effect.
+	// InDoubt: nobody can know; this run owns the effect, maybe because its own
+	// one has ended.
 	InDoubt
 	// Busy: another run has begun it or has it in doubt.
 	Busy
@@ -234,6 +235,7 @@ type Effect struct {
 type EffectFilter struct {
 	Tenant string
 	Run    events.RunID
+	OpKey  events.Hash
 	States []events.EffectState
 	Limit  int         // 0 = 100
 	After  events.Hash // keyset: op key of the last row seen
@@ -245,7 +247,8 @@ type EffectFilter struct {
 type Effects interface {
 	// Begin is a barrier and the one transaction that allows an execution.
 	// Errors: [ErrFenced], [ErrLeaseTooShort], [ErrAuditBehind], [ErrWindowMissing],
-	// [ErrWouldWaitOnAncestor].
+	// [ErrWouldWaitOnAncestor]; [ErrFactsPending] if the run is cancelling and
+	// this would be a new execution.
 	Begin(ctx context.Context, l Lease, p Prefix, in Intent) (Verdict, error)
 	// End records what an attempt came to. With the lease still held it is a
 	// barrier and carries p. Errors: [ErrNotFound] for an unknown token.

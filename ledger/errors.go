@@ -25,6 +25,8 @@ var (
 	ErrFactsPending = errors.New("facts pending: append them and decide again")
 	// ErrClientKeyConflict: the client key was used with another input.
 	ErrClientKeyConflict = errors.New("client key was used before with another input: use a new key or send the same input")
+	// ErrNoSuchEvent: the archive has no unbroken history of the run up to that event.
+	ErrNoSuchEvent = errors.New("the archive does not have the run's events up to there: take an earlier one, or wait until it is recorded")
 	// ErrEnded: the run has ended.
 	ErrEnded = errors.New("run has ended")
 	// ErrNotQuiescent: an attempt might still act.

@@ -81,6 +81,7 @@ type Run struct {
 	Worker                 string
 	LeaseUntil             time.Time // zero = no lease
 	CancelBy, CancelReason string
+	CancelAt               time.Time // zero = nobody asked, or an older version
 	StoppedBy              events.StoppedBy
 	Result                 json.RawMessage
 	Error                  string

@@ -51,6 +51,7 @@ type RunCheck struct {
 	passed   map[uint64]events.Hash // hash at each base, once passed
 	used     map[uint64]bool        // epochs with events
 	events   int64
+	origin   events.Hash // of the event that a fork's history begins with, if the archive has it
 }
 
 // NewRunCheck starts the check of one run. known says that the runs table has
@@ -63,6 +64,10 @@ func NewRunCheck(run Run, known bool, epochs []EpochBase, found func(Finding) er
 	c.passed[0] = c.prev
 	return c
 }
+
+// Origin tells the check of a fork the hash of the event at which its own events
+// go on; zero if the archive does not have it.
+func (c *RunCheck) Origin(h events.Hash) { c.origin = h }
 
 func (c *RunCheck) report(seq uint64, kind FindingKind, format string, args ...any) error {
 	return c.found(Finding{Run: c.run.ID, Seq: seq, Kind: kind, Text: fmt.Sprintf(format, args...)})
@@ -250,6 +255,17 @@ func (c *RunCheck) queued(q events.RunQueued, fault func(string, ...any)) {
 	if q.Parent != c.run.Parent {
 		fault("parent is %s in run_queued, %s in runs", q.Parent, c.run.Parent)
 	}
+	var f events.Fork
+	if q.Fork != nil {
+		f = *q.Fork
+	}
+	if f.Run != c.run.ForkOf || f.Seq != c.run.ForkSeq || f.Effects != string(c.run.ForkEffects) {
+		fault("it begins with run %s up to event %d, effects %q, in run_queued; with run %s up to event %d, effects %q, in runs",
+			f.Run, f.Seq, f.Effects, c.run.ForkOf, c.run.ForkSeq, c.run.ForkEffects)
+	}
+	if !c.origin.IsZero() && q.Fork != nil && f.Hash != c.origin {
+		fault("it begins with event %d of run %s as hash %s, that event has %s", f.Seq, f.Run, f.Hash, c.origin)
+	}
 }
 
 func redacted(s string) bool { return strings.Contains(s, "[REDACTED:") }
@@ -341,6 +357,9 @@ func (c *RunCheck) End(top uint64) error {
 	if !c.known {
 		report(0, Tampered, "%d events of a run that is not in runs", c.events)
 		return err
+	}
+	if !c.run.ForkOf.IsZero() && c.origin.IsZero() {
+		report(0, Incomplete, "the history it begins with is missing: event %d of run %s", c.run.ForkSeq, c.run.ForkOf)
 	}
 	want := map[State]events.Type{
 		Finished:  events.TypeOf(events.RunFinished{}),

@@ -14,6 +14,10 @@ import (
 func (h *History) fold(e events.Event) {
 	switch p := e.Data.(type) {
 	case events.RunQueued:
+		if p.Fork != nil && e.Seq == 1 {
+			h.branch(p)
+			return
+		}
 		if h.queued != nil {
 			return
 		}

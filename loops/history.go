@@ -21,6 +21,9 @@ type History struct {
 	time  time.Time
 	ids   map[events.ID]struct{}
 
+	origin origin             // of a fork: what was inherited
+	bound  *events.RunStarted // of a fork: what its origin was bound to
+
 	queued   *events.RunQueued
 	started  *events.RunStarted
 	parked   *events.RunParked
@@ -144,7 +147,7 @@ func (h *History) check(e events.Event) error {
 	case e.Data == nil:
 		return refuse(events.ErrUnknownType, "data", "the data of a "+string(e.Type), "nothing")
 	}
-	return nil
+	return h.checkBranch(e)
 }
 
 // Run returns the run whose history this is.

@@ -24,6 +24,7 @@ type ClientLedger interface {
 	Submit(ctx context.Context, s ledger.Submission) (ledger.Run, bool, error)
 	Run(ctx context.Context, id events.RunID) (ledger.Run, error)
 	Cancel(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error)
+	Fork(ctx context.Context, r ledger.ForkRequest) (ledger.Run, bool, error)
 	TenantKey(ctx context.Context, tenant string) ([]byte, error)
 	ledger.Signals
 }

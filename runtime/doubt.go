@@ -134,7 +134,7 @@ func (s *session) resolve(ctx context.Context, c events.CallID, tool string, res
 	case err != nil:
 		return err
 	}
-	if set.Fact != nil {
+	if set.Fact != nil && set.Fact.RunID == s.run.ID { // not that of an ended run whose effect this one took over
 		return s.adopt(*set.Fact)
 	}
 	return s.flush(ctx)
@@ -142,15 +142,13 @@ func (s *session) resolve(ctx context.Context, c events.CallID, tool string, res
 
 func (s *session) effect(ctx context.Context, key events.Hash) (eff ledger.Effect, err error) {
 	err = s.retry(ctx, "read effect", func() error {
-		fs, err := s.w.cfg.Ledger.Effects(ctx, ledger.EffectFilter{Run: s.run.ID, Limit: 1000})
+		fs, err := s.w.cfg.Ledger.Effects(ctx, ledger.EffectFilter{OpKey: key, Limit: 1})
 		if err != nil {
 			return err
 		}
-		for _, f := range fs {
-			if f.OpKey == key {
-				eff = f
-				return nil
-			}
+		if len(fs) > 0 {
+			eff = fs[0]
+			return nil
 		}
 		return fmt.Errorf("effect %s of run %s: %w", key, s.run.ID, ledger.ErrNotFound)
 	})

@@ -38,6 +38,9 @@ func (s *session) open(ctx context.Context) error {
 		fault.Point("epoch.after_commit")
 		facts = base.Facts
 	}
+	if err := s.inherit(ctx); err != nil {
+		return err
+	}
 	err := s.retry(ctx, "read history", func() error {
 		return s.w.cfg.Ledger.Events(ctx, s.run.ID, s.hist.Seq()+1, func(e events.Sealed) error {
 			if e.Envelope().Seq > base.Seq {
@@ -78,7 +81,7 @@ func (s *session) openEpoch(ctx context.Context, base ledger.Base) error {
 		q := events.RunQueued{
 			Agent: s.run.Agent, Input: s.run.Input, ClientKey: s.run.ClientKey, Queue: s.run.Queue, Owner: s.run.Owner,
 			Priority: s.run.Priority, Root: s.run.Root, Parent: s.run.Parent, QueuedAt: s.run.CreatedAt, Deadline: s.run.Deadline,
-			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule,
+			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule, Fork: s.forkOrigin(),
 		}
 		if s.run.Attempt > 1 {
 			q.Attempt = s.run.Attempt
@@ -131,7 +134,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
 	s.loop = l
 	return s.Record(ctx, events.RunStarted{
 		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: a.Model,
-		Loop: l.Name(), LoopVersion: l.Version(), Tools: s.disp.Bindings(), Limits: a.Limits,
+		Loop: l.Name(), LoopVersion: l.Version(), Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits,
 	})
 }
 

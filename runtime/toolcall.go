@@ -83,6 +83,9 @@ func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 	if err != nil {
 		switch {
 		case errors.Is(err, errBegun):
+			if told, err := s.tellInherited(ctx, c, begun); told || err != nil {
+				return err
+			}
 			s.log.Warn("a call that may have taken effect is refused now", "tool", c.Name, "call", c.ID.String(), "op_key", begun.OpKey, "error", s.w.cfg.Redactor.Error(err))
 			return s.parkInDoubt(ctx, c.ID, c.Name, begun.OpKey, begunRecheck)
 		case errors.Is(err, ledger.ErrAuditBehind):
@@ -101,6 +104,11 @@ func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 	case tools.StateInDoubt:
 		if eff.executed || ctx.Err() != nil {
 			return nil // End has recorded the event: the next step sees to it
+		}
+		if v := out.Verdict; v.Of.Run != s.run.ID && v.Ref.Recovery == ledger.RecoveryProbe {
+			// It was left by a run that has ended: nobody else asks the provider.
+			_, err := s.probe(ctx, events.ToolExecutionInDoubt{Call: c.ID, Tool: c.Name, Ref: v.Ref})
+			return err
 		}
 		// Begin does not let it run again, whoever is in doubt about it. If that is
 		// news to this call, its fact is pending, and the wait ends before it begins.

@@ -170,26 +170,16 @@ func eachEffect(ctx context.Context, st ledger.Store, filter ledger.EffectFilter
 	}
 }
 
-// readEffect finds an effect by its whole key: it belongs to the run of its
-// latest attempt.
+// readEffect finds an effect by its whole key.
 func (a *app) readEffect(ctx context.Context, st ledger.Store, key events.Hash) (ledger.Effect, error) {
-	as, err := st.Attempts(ctx, key)
-	if errors.Is(err, ledger.ErrNotFound) {
-		return ledger.Effect{}, fmt.Errorf("no effect has op key %s: %s shows those in doubt", key, a.command("indoubt"))
-	}
+	es, err := st.Effects(ctx, ledger.EffectFilter{OpKey: key, Limit: 1})
 	if err != nil {
 		return ledger.Effect{}, err
 	}
-	var effect ledger.Effect
-	err = eachEffect(ctx, st, ledger.EffectFilter{Run: as[len(as)-1].Run}, func(e ledger.Effect) {
-		if e.OpKey == key {
-			effect = e
-		}
-	})
-	if err == nil && effect.OpKey.IsZero() {
-		err = fmt.Errorf("effect %s went to another run meanwhile: ask again", key)
+	if len(es) == 0 {
+		return ledger.Effect{}, fmt.Errorf("no effect has op key %s: %s shows those in doubt", key, a.command("indoubt"))
 	}
-	return effect, err
+	return es[0], nil
 }
 
 // callRecords returns every transition of a run's calls, oldest first.

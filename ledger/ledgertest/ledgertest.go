@@ -15,6 +15,7 @@ import (
 // Store is what the suite tests.
 type Store interface {
 	ledger.Runs
+	ledger.Forks
 	ledger.Barriers
 	ledger.Effects
 	ledger.Approvals
@@ -47,12 +48,17 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		{"claims", claimTests},
 		{"takeover", takeoverTests},
 		{"barriers", barrierTests},
+		{"runs", runTests},
+		{"claims", claimTests},
+		{"takeover", takeoverTests},
+		{"barriers", barrierTests},
 		{"approvals", approvalTests},
 		{"switches", switchTests},
 		{"gates", gateTests},
 		{"handoffs", handoffTests},
 		{"signals", signalTests},
 		{"children", childTests},
+		{"forks", forkTests},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.tests {

@@ -69,7 +69,7 @@ func (s *Store) Begin(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 func refused(err error) bool {
 	for _, r := range []error{
 		ledger.ErrLeaseTooShort, ledger.ErrAuditBehind, ledger.ErrWindowMissing, ledger.ErrWouldWaitOnAncestor,
-		ledger.ErrEnded,
+		ledger.ErrEnded, ledger.ErrFactsPending,
 	} {
 		if errors.Is(err, r) {
 			return true
@@ -217,10 +217,7 @@ func (b *beginning) decide(ctx context.Context, e effectRow) (ledger.Verdict, er
 		return b.next(ctx, e, as)
 	}
 	if e.Run != b.l.RunID {
-		if err := b.refuseAncestor(ctx, e); err != nil {
-			return ledger.Verdict{}, err
-		}
-		return b.waits(ledger.Busy, e, as), nil
+		return b.others(ctx, e, as)
 	}
 	if a := as.latest(); e.State == events.EffectStarted && a.handedOff() && !a.ended() {
 		return b.waits(ledger.InDoubt, e, as), nil // somebody is doing it
@@ -288,10 +285,10 @@ func (b *beginning) refuseAncestor(ctx context.Context, e effectRow) error {
 	return nil
 }
 
-// mayRepeat reports whether an undecided effect of this run may be run again
-// under the same key: both the recorded and the present declaration say that
-// the provider absorbs it, it will still know the key, and an earlier attempt
-// is one of an older epoch or has come back without an answer.
+// mayRepeat reports whether an undecided effect of this run, or of an ended one,
+// may be run again under the same key: both the recorded and the present
+// declaration say that the provider absorbs it, it will still know the key, and
+// no attempt of this epoch is under way.
 func (b *beginning) mayRepeat(e effectRow, as attempts) bool {
 	if bug.On(bug.ReexecStarted) || bug.On(bug.ExpireStarted) && as.deadline().Before(b.h.now) {
 		return true
@@ -301,7 +298,7 @@ func (b *beginning) mayRepeat(e effectRow, as attempts) bool {
 		return false
 	}
 	a := as.latest()
-	if a.Epoch == b.l.Epoch && !a.ended() && e.State == events.EffectStarted {
+	if a.Run == b.l.RunID && a.Epoch == b.l.Epoch && !a.ended() && e.State == events.EffectStarted {
 		return false
 	}
 	switch kind {

@@ -12,6 +12,9 @@ import (
 // first begins a generation. won is false if another Begin was first; then
 // nothing was inserted and its row can be locked.
 func (b *beginning) first(ctx context.Context, fresh effectRow) (v ledger.Verdict, won bool, err error) {
+	if err := b.refuseCancelling(); err != nil {
+		return v, false, err
+	}
 	e := fresh
 	e.Tenant, e.Scope, e.Tool, e.Identity = b.h.run.Tenant, b.in.Scope, b.in.Tool, b.in.Identity
 	e.State, e.Recovery, e.window, e.firstSent, e.CreatedAt = events.EffectStarted, b.in.Recovery, b.in.Window, b.h.now, b.h.now
@@ -52,6 +55,15 @@ func (b *beginning) first(ctx context.Context, fresh effectRow) (v ledger.Verdic
 	return v, true, err
 }
 
+// refuseCancelling: a run that is to end begins nothing new. What has been begun
+// is still answered.
+func (b *beginning) refuseCancelling() error {
+	if b.h.run.State == ledger.Cancelling {
+		return fmt.Errorf("it is cancelling: %w", ledger.ErrFactsPending)
+	}
+	return nil
+}
+
 func windowMicros(w time.Duration) int64 {
 	if w < 0 {
 		return -1
@@ -62,6 +74,9 @@ func windowMicros(w time.Duration) int64 {
 // next begins a further attempt of the same generation: after not_applied, or
 // a repetition that the provider absorbs.
 func (b *beginning) next(ctx context.Context, e effectRow, as attempts) (ledger.Verdict, error) {
+	if err := b.refuseCancelling(); err != nil {
+		return ledger.Verdict{}, err
+	}
 	undecided := !decided(e.State) // else an earlier attempt took no effect, or a person said so
 	p, err := b.s.gates(ctx, b, e, undecided)
 	if err != nil {

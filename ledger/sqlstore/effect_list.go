@@ -45,6 +45,9 @@ func (s *Store) listEffects(ctx context.Context, tx Tx, f ledger.EffectFilter) (
 	if !f.Run.IsZero() {
 		where = append(where, fmt.Sprintf("e.run_id = $%d", arg(f.Run)))
 	}
+	if !f.OpKey.IsZero() {
+		where = append(where, fmt.Sprintf("e.op_key = $%d", arg(f.OpKey)))
+	}
 	if len(f.States) > 0 {
 		states := make([]string, len(f.States))
 		for i, st := range f.States {

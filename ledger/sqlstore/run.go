@@ -18,7 +18,7 @@ const runColumns = `r.id, r.root_id, r.parent_id, r.tenant, r.queue, r.agent, r.
 	r.requires, r.priority, r.trace, r.created_at, r.due_at, r.deadline_at, r.state, r.park_reason, r.park_detail, r.park_key,
 	r.wake_at, r.parked_at, r.epoch, r.worker, r.lease_until, r.cancel_by, r.cancel_reason, r.stopped_by, r.result, r.error, r.ended_at,
 	r.concurrency_key, r.started_at, r.attempt, r.max_attempts, r.retry_of, r.successor, r.dead_at, r.held_by, r.held_reason, r.held_at,
-	r.schedule, r.fork_of, r.fork_seq, r.fork_effects`
+	r.schedule, r.fork_of, r.fork_seq, r.fork_effects, r.cancel_at`
 
 // scanRun reads runColumns and then extra.
 func scanRun(row Row, extra ...any) (r ledger.Run, err error) {
@@ -27,7 +27,7 @@ func scanRun(row Row, extra ...any) (r ledger.Run, err error) {
 		&r.Requires, &r.Priority, &r.Trace, &r.CreatedAt, &r.DueAt, &r.Deadline, &r.State, &r.ParkReason, &r.ParkDetail, &r.ParkKey,
 		&r.WakeAt, &r.ParkedAt, &r.Epoch, &r.Worker, &r.LeaseUntil, &r.CancelBy, &r.CancelReason, &r.StoppedBy, &r.Result, &r.Error, &r.EndedAt,
 		&r.ConcurrencyKey, &r.StartedAt, &r.Attempt, &r.MaxAttempts, &r.RetryOf, &r.Successor, &r.DeadAt, &r.HeldBy, &r.HeldReason, &r.HeldAt,
-		&r.Schedule, &r.ForkOf, &r.ForkSeq, &r.ForkEffects,
+		&r.Schedule, &r.ForkOf, &r.ForkSeq, &r.ForkEffects, &r.CancelAt,
 	}, extra...)
 	err = row.Scan(dest...)
 	return r, err
@@ -181,10 +181,14 @@ func (s *Store) Cancel(ctx context.Context, id events.RunID, by, reason string) 
 
 // cancelLocked moves a locked run that has not ended to cancelling.
 func (s *Store) cancelLocked(ctx context.Context, tx Tx, run ledger.Run, fact events.ID, by, reason string) error {
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return err
+	}
 	n, err := tx.Exec(ctx, `
-		UPDATE runs SET state = 'cancelling', cancel_by = $2, cancel_reason = $3,
+		UPDATE runs SET state = 'cancelling', cancel_by = $2, cancel_reason = $3, cancel_at = $6,
 			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, not_before = NULL
-		WHERE id = $1 AND state = $4 AND epoch = $5`, run.ID, by, reason, run.State, run.Epoch)
+		WHERE id = $1 AND state = $4 AND epoch = $5`, run.ID, by, reason, run.State, run.Epoch, now)
 	if err != nil {
 		return err
 	}

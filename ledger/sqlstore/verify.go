@@ -115,6 +115,15 @@ func (v *runVerification) note(seq uint64, kind ledger.FindingKind, format strin
 	return v.found(ledger.Finding{Run: v.run, Seq: seq, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
+// origin is the hash of the event that a fork goes on from; zero if it is not there.
+func (v *runVerification) origin(ctx context.Context, run ledger.Run) (h events.Hash, err error) {
+	err = v.tx.QueryRow(ctx, `SELECT hash FROM events WHERE run_id = $1 AND seq = $2`, run.ForkOf, run.ForkSeq).Scan(&h)
+	if err != nil && !errors.Is(err, ErrNoRows) {
+		return h, fmt.Errorf("read event %d of run %s: %w", run.ForkSeq, run.ForkOf, err)
+	}
+	return h, nil
+}
+
 func (v *runVerification) all(ctx context.Context) (seen bool, err error) {
 	known := true
 	run, err := scanRun(v.tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, v.run))
@@ -128,6 +137,13 @@ func (v *runVerification) all(ctx context.Context) (seen bool, err error) {
 		return false, err
 	}
 	v.check = ledger.NewRunCheck(run, known, epochs, v.found)
+	if !run.ForkOf.IsZero() {
+		origin, err := v.origin(ctx, run)
+		if err != nil {
+			return false, err
+		}
+		v.check.Origin(origin)
+	}
 	v.report.Runs = 1
 	text, folded, top, topAt, err := foldState(ctx, v.tx, v.run)
 	if err != nil {

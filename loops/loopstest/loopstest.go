@@ -25,16 +25,20 @@ var Start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // Events numbers and chains payloads as the holder of the run would: one a
 // second, epoch 1 until a run_resumed names another. The hashes stand for
 // themselves and are not those of stored bytes.
-func Events(ps ...events.Payload) []events.Event {
+func Events(ps ...events.Payload) []events.Event { return EventsOf(Run, ps...) }
+
+// EventsOf is Events for another run.
+func EventsOf(run events.RunID, ps ...events.Payload) []events.Event {
 	es := make([]events.Event, len(ps))
-	prev, epoch := events.Genesis(Run), uint64(1)
+	prev, epoch := events.Genesis(run), uint64(1)
 	for i, p := range ps {
 		if r, ok := p.(events.RunResumed); ok {
 			epoch = max(epoch, r.Epoch)
 		}
 		e := &es[i]
-		e.RunID, e.Seq, e.Epoch, e.Type, e.Version = Run, uint64(i+1), epoch, events.TypeOf(p), 1
+		e.RunID, e.Seq, e.Epoch, e.Type, e.Version = run, uint64(i+1), epoch, events.TypeOf(p), 1
 		e.Time, e.Tenant, e.Prev, e.Data = Start.Add(time.Duration(i)*time.Second), "test", prev, p
+		e.ID[7] = run[15]
 		binary.BigEndian.PutUint64(e.ID[8:], e.Seq)
 		e.Hash = sha256.Sum256(append(prev[:], e.Type...))
 		prev = e.Hash

@@ -13,6 +13,7 @@ ALTER TABLE runs ADD COLUMN held_by text NOT NULL DEFAULT '';                   
 ALTER TABLE runs ADD COLUMN held_reason text NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN held_at integer;                                        -- not NULL: nobody claims it
 ALTER TABLE runs ADD COLUMN schedule text NOT NULL DEFAULT '';                      -- the schedule that submitted it
+ALTER TABLE runs ADD COLUMN cancel_at integer;                                      -- when somebody asked for its end
 ALTER TABLE runs ADD COLUMN fork_of blob;                                           -- the run whose history it begins with
 ALTER TABLE runs ADD COLUMN fork_seq integer NOT NULL DEFAULT 0;                    -- up to this event
 ALTER TABLE runs ADD COLUMN fork_effects text NOT NULL DEFAULT '';                  -- replay, simulate or ask
@@ -137,6 +138,7 @@ DROP INDEX runs_dead;
 ALTER TABLE runs DROP COLUMN fork_effects;
 ALTER TABLE runs DROP COLUMN fork_seq;
 ALTER TABLE runs DROP COLUMN fork_of;
+ALTER TABLE runs DROP COLUMN cancel_at;
 ALTER TABLE runs DROP COLUMN schedule;
 ALTER TABLE runs DROP COLUMN held_at;
 ALTER TABLE runs DROP COLUMN held_reason;

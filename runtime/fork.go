@@ -1,0 +1,206 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/redact"
+	"github.com/daybookhq/daybook/tools"
+)
+
+// Fork describes a run that begins with another one's history. Run, Seq, Effects
+// and By are required.
+type Fork struct {
+	Run events.RunID
+	// Seq is the last event that the fork inherits, from 1.
+	Seq uint64
+	// Effects says what destructive calls do that nobody of the lineage has made;
+	// there is no default, since one of the answers is that they are executed.
+	Effects ledger.ForkEffects
+	// Note is what the model is told where the inherited history ends: a string,
+	// or any value, encoded to JSON; nil = nothing.
+	Note any
+	// ClientKey makes the fork idempotent; empty = a new fork each time.
+	ClientKey string
+	By        string
+	// Trace is a W3C traceparent; default: that of Run.
+	Trace string
+}
+
+// Fork queues a run that begins with the history of another one up to an event,
+// and returns once its row is committed. The other run is not changed; it may
+// still go on. Whatever it has done with effect is handed back to the fork and
+// not done again. existed is true when the client key was used for the same fork
+// before. Errors: [ErrInvalidSubmit], [ledger.ErrNotFound], [ledger.ErrNoSuchEvent],
+// [ledger.ErrClientKeyConflict], [ledger.ErrUnavailable].
+func (c *Client) Fork(ctx context.Context, f Fork) (run ledger.Run, existed bool, err error) {
+	_, perr := ledger.ParseForkEffects(string(f.Effects))
+	switch {
+	case f.By == "":
+		err = errors.New("by is empty: say who asks")
+	case perr != nil:
+		err = perr
+	case len(f.ClientKey) > 512:
+		err = fmt.Errorf("client key has %d bytes: want 512 at most", len(f.ClientKey))
+	case f.Trace != "" && !traceparent.MatchString(f.Trace):
+		err = fmt.Errorf("trace %q: want a W3C traceparent", f.Trace)
+	}
+	var note redact.JSON
+	if err == nil && f.Note != nil {
+		if note, err = c.redactor.JSON(f.Note); err == nil && note.Len() > events.MaxDataBytes/2 {
+			err = fmt.Errorf("note has %d bytes, at most %d", note.Len(), events.MaxDataBytes/2)
+		}
+	}
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("%w: fork of run %s: %w", ErrInvalidSubmit, f.Run, err)
+	}
+	run, existed, err = c.ledger.Fork(ctx, ledger.ForkRequest{
+		Run: f.Run, Seq: f.Seq, Effects: f.Effects, ClientKey: f.ClientKey, Note: note, By: f.By, Trace: f.Trace,
+	})
+	if err == nil && c.waker != nil {
+		c.waker.Wake(run.Queue)
+	}
+	return run, existed, err
+}
+
+// HistorySource is where the events of a run's lineage are read.
+type HistorySource interface {
+	Run(ctx context.Context, id events.RunID) (ledger.Run, error)
+	Events(ctx context.Context, run events.RunID, from uint64, f func(events.Sealed) error) error
+}
+
+// errEnough ends a reading early.
+var errEnough = errors.New("enough")
+
+// Inherit folds into h what a fork begins with: the events of the run it comes
+// from, and of the one that comes from, oldest first. For a run that is no fork
+// it does nothing; called again it goes on where it stopped.
+func Inherit(ctx context.Context, src HistorySource, run ledger.Run, h *loops.History) error {
+	type part struct {
+		run events.RunID
+		seq uint64
+	}
+	var parts []part // the nearest first
+	for r := run; !r.ForkOf.IsZero(); {
+		parts = append(parts, part{r.ForkOf, r.ForkSeq})
+		var err error
+		if r, err = src.Run(ctx, r.ForkOf); err != nil {
+			return fmt.Errorf("read what run %s is a fork of: %w", run.ID, err)
+		}
+	}
+	at, seq, _ := h.Inherited()
+	skip := !at.IsZero()
+	for i := len(parts) - 1; i >= 0; i-- {
+		p := parts[i]
+		from := uint64(1)
+		if skip {
+			if p.run != at {
+				continue
+			}
+			skip, from = false, seq+1
+		}
+		if from > p.seq {
+			continue
+		}
+		err := src.Events(ctx, p.run, from, func(s events.Sealed) error {
+			e, err := s.Decode()
+			if err == nil {
+				err = h.Inherit(e)
+			}
+			if err != nil {
+				return fmt.Errorf("%w: %w", errUnworkable, err)
+			}
+			if e.Seq == p.seq {
+				return errEnough
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, errEnough):
+		case err != nil:
+			return fmt.Errorf("inherit the history of run %s: %w", p.run, err)
+		default:
+			return fmt.Errorf("inherit the history of run %s up to event %d: the archive does not have it: %w", p.run, p.seq, errUnworkable)
+		}
+	}
+	return nil
+}
+
+// inherit is [Inherit] for a session.
+func (s *session) inherit(ctx context.Context) error {
+	if s.run.ForkOf.IsZero() {
+		return nil
+	}
+	return s.retry(ctx, "read inherited history", func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return Inherit(ctx, s.w.cfg.Ledger, s.run, s.hist)
+	})
+}
+
+// forkOrigin is what a fork's first event says of where it comes from; nil for
+// a run that is none.
+func (s *session) forkOrigin() *events.Fork {
+	if s.run.ForkOf.IsZero() {
+		return nil
+	}
+	run, seq, hash := s.hist.Inherited()
+	return &events.Fork{Run: run, Seq: seq, Hash: hash, Effects: string(s.run.ForkEffects)}
+}
+
+// stricter binds a fork to the tools of today, and to the effect that the run it
+// comes from took them to have where that is stricter: what was begun there
+// under the protocol is asked for under the protocol here.
+func stricter(now []events.ToolBinding, before *events.RunStarted) []events.ToolBinding {
+	if before == nil {
+		return now
+	}
+	rank := map[string]int{string(tools.Readonly): 1, string(tools.Idempotent): 2}
+	strictness := func(effect string) int {
+		if n := rank[effect]; n > 0 {
+			return n
+		}
+		return 3 // unknown is not safe
+	}
+	for i := range now {
+		for _, b := range before.Tools {
+			if b.Name == now[i].Name && strictness(b.Effect) > strictness(now[i].Effect) {
+				now[i].Effect = b.Effect
+			}
+		}
+	}
+	return now
+}
+
+// tellInherited gives a fork the outcome of a call that its origin has begun and
+// that is refused here before Begin: no fact about it comes to the fork. told is
+// false while the effect is not decided.
+func (s *session) tellInherited(ctx context.Context, c loops.PendingCall, ref events.EffectRef) (told bool, err error) {
+	if s.run.ForkOf.IsZero() {
+		return false, nil
+	}
+	eff, err := s.effect(ctx, ref.OpKey)
+	if err != nil {
+		return false, err
+	}
+	of := events.CallRef{Run: eff.Run, Call: eff.Call}
+	switch {
+	case eff.State == events.EffectApplied && eff.Outcome != nil:
+		return true, s.Record(ctx, events.ToolExecutionFinished{
+			Call: c.ID, Attempt: c.Attempt, Tool: c.Name, Result: *eff.Outcome, Ref: &ref, Repeated: true, Of: &of, Redacted: true, At: s.w.cfg.Now(),
+		})
+	case eff.State == events.EffectNotApplied: // certainly not done, so the refusal is its outcome
+		_, err = s.disp.Dispatch(ctx, s.env(&sessionEffects{s: s}), toolCall(c))
+		return true, err
+	case eff.State == events.EffectAbandoned:
+		return true, s.Record(ctx, events.ToolExecutionBlocked{
+			Call: c.ID, Tool: c.Name, Arguments: c.Arguments, Reason: events.BlockedPermissionDenied, Detail: "abandoned", OpKey: ref.OpKey, Of: &of,
+			Result: events.ToolResult{Status: "failed", Error: "unknown whether this took effect, given up by a person; do not retry", Trust: "own"}, At: s.w.cfg.Now(),
+		})
+	}
+	return false, nil
+}
