@@ -29,8 +29,10 @@ type Agent struct {
 	Limits events.Limits
 	// Timeout bounds a run from when it is queued; zero means none.
 	Timeout time.Duration
-	Prompt  string // without white space around it
-	Path    string // of the file; not part of the hash
+	// Budget is what a run may spend, unless its submission says; nil = no limit.
+	Budget *events.PicoUSD
+	Prompt string // without white space around it
+	Path   string // of the file; not part of the hash
 }
 
 // Deadline returns the moment at which a run queued at t has to end; zero for none.
@@ -54,10 +56,18 @@ func (a *Agent) Hash() events.Hash {
 		Limits      events.Limits `json:"limits"`
 		Timeout     time.Duration `json:"timeout"`
 		Prompt      string        `json:"prompt"`
-	}{a.Name, a.Description, a.Model, a.Tools, a.Loop, a.Limits, a.Timeout, a.Prompt})
+		Budget      string        `json:"budget,omitempty"` // left out, the hash is as it was before there were budgets
+	}{a.Name, a.Description, a.Model, a.Tools, a.Loop, a.Limits, a.Timeout, a.Prompt, a.budget()})
 	if err != nil {
 		// Only text that is not UTF-8 fails, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))
 	}
 	return sha256.Sum256(append([]byte("daybook/agent/1\x00"), b...))
+}
+
+func (a *Agent) budget() string {
+	if a.Budget == nil {
+		return ""
+	}
+	return a.Budget.String()
 }

@@ -146,6 +146,12 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 		a.Timeout = lm.Duration("timeout")
 		lm.Done("limits")
 	}
+	if m.Has("budget") {
+		a.Budget = new(events.PicoUSD)
+		if err := a.Budget.UnmarshalText([]byte(m.Text("budget"))); err != nil || *a.Budget < 0 {
+			m.Fault("budget", `want dollars in quotes that a run may spend, such as "0.50", got %q`, m.Text("budget"))
+		}
+	}
 	m.Done("an agent")
 	return a
 }

@@ -185,6 +185,7 @@ type Store interface {
 	Handoffs
 	Children
 	Signals
+	Budgets
 	Archive
 	Queries
 	Projection

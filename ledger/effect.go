@@ -72,6 +72,8 @@ type Intent struct {
 	TaintPolicy, TaintBy string
 	// Reserve is set aside from the budgets.
 	Reserve events.PicoUSD
+	// RunLimit becomes the budget of the run if it has none; nil = none.
+	RunLimit *events.PicoUSD
 }
 
 // VerdictKind is what Begin decided.

@@ -21,6 +21,10 @@ var (
 	ErrDecided = errors.New("already decided: an approval is answered once")
 	// ErrExpired: nobody answered the request in time; its call is refused.
 	ErrExpired = errors.New("expired: the call is refused and the model told, it may ask again")
+	// ErrBudget: a budget does not allow it; the error is a [*BudgetError].
+	ErrBudget = errors.New("budget exceeded")
+	// ErrSettled: the attempt's cost is known already.
+	ErrSettled = errors.New("attempt is settled already")
 	// ErrFactsPending: facts are not in the history yet, or the awaited thing is decided; append and decide again.
 	ErrFactsPending = errors.New("facts pending: append them and decide again")
 	// ErrClientKeyConflict: the client key was used with another input.

@@ -58,6 +58,8 @@ type Submission struct {
 	MaxAttempts int
 	// Schedule names the schedule that fired.
 	Schedule string
+	// Budget limits what the run may spend with its retries, forks and children; nil = no limit of its own.
+	Budget *events.PicoUSD
 }
 
 // Run is a row of runs.

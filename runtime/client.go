@@ -60,6 +60,9 @@ type Submit struct {
 	Deadline  time.Time
 	// Trace is a W3C traceparent; default: the span in the context, else a new trace.
 	Trace string
+	// Budget is what the run may spend in all, with its retries, forks and
+	// children; nil = what its agent says, which may be no limit.
+	Budget *events.PicoUSD
 }
 
 var (
@@ -103,7 +106,7 @@ func (c *Client) Submit(ctx context.Context, in Submit) (run ledger.Run, existed
 	run, existed, err = c.ledger.Submit(ctx, ledger.Submission{
 		Tenant: in.Tenant, Queue: in.Queue, Agent: in.Agent, ClientKey: in.ClientKey, Input: input, InputMAC: mac.Sum(nil),
 		Owner: in.Owner, SessionID: in.SessionID, Requires: []string{Capability(in.Agent)}, Priority: in.Priority,
-		DueAt: in.DueAt, Deadline: in.Deadline, Trace: in.Trace,
+		DueAt: in.DueAt, Deadline: in.Deadline, Trace: in.Trace, Budget: in.Budget,
 	})
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("submit: %w", err)
@@ -124,6 +127,8 @@ func (in Submit) check() error {
 		return fmt.Errorf("%w: client key has %d bytes: want 1 to 512, the same for every try of the same submission", ErrInvalidSubmit, len(in.ClientKey))
 	case in.Input == nil:
 		return fmt.Errorf("%w: input is missing", ErrInvalidSubmit)
+	case in.Budget != nil && *in.Budget < 0:
+		return fmt.Errorf("%w: budget %s USD: want no negative amount", ErrInvalidSubmit, *in.Budget)
 	case in.Trace != "" && !traceparent.MatchString(in.Trace):
 		return fmt.Errorf("%w: trace %q: want a W3C traceparent", ErrInvalidSubmit, in.Trace)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/fault"
+	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/model"
 )
@@ -42,11 +43,16 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 		req.Tools = append(req.Tools, model.Spec{Name: sp.Name, Description: sp.Description, Schema: sp.Schema})
 		names = append(names, sp.Name)
 	}
+	attempt := s.hist.ModelAttempts() + 1
+	held, allowed, err := s.reserveModel(ctx, step, attempt, &req)
+	if err != nil || !allowed {
+		return err
+	}
 	hash, err := req.Hash()
 	if err != nil {
+		s.settleCost(s.w.life, held, new(events.PicoUSD)) // nothing will be asked
 		return fmt.Errorf("hash model request of run %s: %w", s.run.ID, err)
 	}
-	attempt := s.hist.ModelAttempts() + 1
 	req.AttemptID = fmt.Sprintf("%s.e%d.t%d.a%d", s.run.ID, s.lease.Epoch, step.Turn, attempt)
 	ps := []events.Payload{events.ModelCallStarted{
 		Turn: step.Turn, Attempt: attempt, Model: req.Model, RequestHash: hash, Messages: len(req.Messages), Tools: names,
@@ -55,6 +61,7 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 		ps = append([]events.Payload{events.TurnStarted{Turn: step.Turn}}, ps...)
 	}
 	if err := s.recordAcked(ctx, ps...); err != nil {
+		s.settleCost(s.w.life, held, new(events.PicoUSD)) // nothing was asked
 		return err
 	}
 	began := s.w.cfg.Now()
@@ -66,7 +73,7 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	rctx := s.w.life
 	took := s.w.cfg.Now().Sub(began).Milliseconds()
 	if err != nil {
-		return s.recordModelError(rctx, step.Turn, attempt, model.AsError(err), took)
+		return s.recordModelError(rctx, step.Turn, attempt, held, model.AsError(err), took)
 	}
 	if resp.Model == "" {
 		resp.Model = req.Model
@@ -78,8 +85,9 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	}
 	err = s.Record(rctx, e)
 	if errors.Is(err, events.ErrTooLarge) {
-		return s.recordModelError(rctx, step.Turn, attempt, &model.Error{Kind: "answer_too_large", Usage: &resp.Usage, Model: resp.Model, Err: err}, took)
+		return s.recordModelError(rctx, step.Turn, attempt, held, &model.Error{Kind: "answer_too_large", Usage: &resp.Usage, Model: resp.Model, Err: err}, took)
 	}
+	s.settleCost(rctx, held, cost)
 	return err
 }
 
@@ -96,7 +104,7 @@ func (s *session) askModel(ctx context.Context, m model.Model, req model.Request
 	return resp, err
 }
 
-func (s *session) recordModelError(ctx context.Context, turn, attempt int, me *model.Error, took int64) error {
+func (s *session) recordModelError(ctx context.Context, turn, attempt int, held events.ID, me *model.Error, took int64) error {
 	e := events.ModelCallError{
 		Turn: turn, Attempt: attempt, Model: s.agent.Model, Retryable: me.Retryable, LatencyMS: took,
 		Error: events.ErrorInfo{Kind: me.Kind, Message: me.Error()}, Usage: me.Usage,
@@ -111,5 +119,7 @@ func (s *session) recordModelError(ctx context.Context, turn, attempt int, me *m
 	if me.Retryable {
 		e.RetryAt = events.Timestamp(s.w.cfg.Now().Add(max(model.Backoff(attempt, me.RetryAfter, s.w.cfg.Random), time.Microsecond)))
 	}
-	return s.Record(ctx, e)
+	err := s.Record(ctx, e)
+	s.settleCost(ctx, held, ledger.ErrorCost(e))
+	return err
 }

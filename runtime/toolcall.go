@@ -174,7 +174,7 @@ func toolCall(c loops.PendingCall) tools.Call {
 func (s *session) env(eff tools.Effects) tools.Env {
 	return tools.Env{
 		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.run.Trace,
-		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s},
+		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s},
 	}
 }
 
@@ -199,6 +199,7 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 		Scope: ledger.Scope(in.Tool.Scope), Window: in.Tool.Window, Identity: in.Identity, Arguments: in.Arguments,
 		Recovery: ledger.Recovery{Kind: string(in.Tool.Recovery.Kind), TTL: in.Tool.Recovery.TTL},
 		Timeout:  in.Timeout, Continue: in.Tool.InDoubtContinue, Trace: in.Trace,
+		Reserve: priceOf(in.Tool), RunLimit: s.agent.Budget,
 	}
 	if li.Scope == "" {
 		li.Scope = ledger.ScopeRun
@@ -218,7 +219,7 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 	}
 	out := tools.Verdict{
 		Kind: verdictKinds[v.Kind], Ref: v.Ref, Prior: v.Prior, Deadline: v.Deadline, Result: v.Result, Of: v.Of,
-		OfArguments: v.OfArguments, Redacted: v.Redacted,
+		OfArguments: v.OfArguments, Redacted: v.Redacted, Detail: v.Detail, Text: v.Text,
 	}
 	if v.Kind == ledger.Execute {
 		// The lease's end is not fixed here: heartbeats extend it, and the
@@ -231,7 +232,7 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 
 var verdictKinds = map[ledger.VerdictKind]tools.VerdictKind{
 	ledger.Execute: tools.Execute, ledger.Replay: tools.Replay, ledger.Conflict: tools.Conflict,
-	ledger.InDoubt: tools.InDoubt, ledger.Busy: tools.Busy, ledger.GivenUp: tools.GivenUp,
+	ledger.InDoubt: tools.InDoubt, ledger.Busy: tools.Busy, ledger.GivenUp: tools.GivenUp, ledger.Refused: tools.Refused,
 }
 
 // begin asks the same token again while the answer is unknown: the row says

@@ -34,6 +34,7 @@ type Ledger interface {
 	ledger.Effects
 	ledger.Handoffs
 	ledger.Children
+	ledger.Budgets
 	ledger.Archive
 }
 

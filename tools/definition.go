@@ -145,6 +145,11 @@ type Definition struct {
 	// told "unknown, do not retry".
 	InDoubtContinue bool
 
+	// Price is what one call costs at most, in micro-USD; zero means nothing. Where
+	// a budget counts it is reserved before the call. A tool that is no [Coster]
+	// is taken to have cost it.
+	Price int64
+
 	// Timeout bounds one execution. Zero means the dispatcher's default;
 	// negative means none, which destructive tools may not declare.
 	Timeout time.Duration

@@ -18,7 +18,7 @@ type DefinitionError struct {
 	// Problem is for machines: name, description, argument_name,
 	// duplicate_argument, argument_type, enum_without_options, enum_blank_option,
 	// enum_duplicate_option, blank_alias, effect, trust, schema, recovery,
-	// scope, identity, window, timeout, max_output, truncate, function.
+	// scope, identity, window, timeout, price, max_output, truncate, function.
 	Problem string
 	Text    string
 }
@@ -181,6 +181,9 @@ func (d *Definition) checkProtocol() *DefinitionError {
 func (d *Definition) checkLimits() *DefinitionError {
 	if d.Timeout < 0 && d.IsDestructive() {
 		return d.fault("timeout", "a destructive tool needs a timeout: without one its effect could never be settled")
+	}
+	if d.Price < 0 || d.Price > maxPrice {
+		return d.fault("price", "price is %d micro-USD, want 0 to %d", d.Price, int64(maxPrice))
 	}
 	if d.MaxOutput < 0 {
 		return d.fault("max_output", "max output is %d bytes, want 0 or more", d.MaxOutput)

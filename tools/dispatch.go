@@ -238,6 +238,12 @@ func (d *Dispatcher) follow(ctx context.Context, env Env, e *entry, def *Definit
 		})
 		disp.Verdict = v
 		return disp, err
+	case Refused:
+		disp, err := d.block(ctx, env, c, blockage{
+			entry: e, reason: events.BlockedPermissionDenied, detail: v.Detail, text: d.clean(v.Text, maxOwnError),
+		})
+		disp.Verdict = v
+		return disp, err
 	case InDoubt:
 		return Disposition{State: StateInDoubt, Verdict: v, Continue: def.InDoubtContinue}, nil
 	case Busy:

@@ -80,6 +80,8 @@ type Env struct {
 	Recorder  Recorder
 	// Spawner starts child runs; nil where there are none.
 	Spawner Spawner
+	// Spending counts priced calls that are no effects; nil counts none.
+	Spending Spending
 	// Validate overrides Config.Validate if it is not nil.
 	Validate func(ctx context.Context, def *Definition, c Call) error
 	// Bindings are those the run was started with: the stricter effect counts.

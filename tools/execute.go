@@ -119,6 +119,11 @@ func (d *Dispatcher) dispatchPlain(ctx context.Context, env Env, e *entry, c Cal
 		callCtx, cancel = context.WithTimeoutCause(ctx, t, errTimeout)
 	}
 	defer cancel()
+	if b, err := d.spend(ctx, env, e, c); err != nil {
+		return Disposition{}, fmt.Errorf("reserve the price of call %s: %w", c.ID, err)
+	} else if b != nil {
+		return d.block(ctx, env, c, *b)
+	}
 	if err := env.Recorder.Record(ctx, p); err != nil {
 		return Disposition{}, fmt.Errorf("record start of call %s: %w", c.ID, err)
 	}
@@ -169,6 +174,7 @@ func (d *Dispatcher) plainOutcome(ctx, callCtx context.Context, env Env, e *entr
 	if err != nil {
 		return Disposition{}, fmt.Errorf("record outcome of call %s: %w", c.ID, err)
 	}
+	d.spent(ctx, env, e, c, r.Cost)
 	return Disposition{State: StateDone, Result: r}, nil
 }
 
@@ -204,6 +210,7 @@ func (d *Dispatcher) plainError(ctx context.Context, env Env, e *entry, c Call, 
 	if err != nil {
 		return Disposition{}, fmt.Errorf("record outcome of call %s: %w", c.ID, err)
 	}
+	d.spent(ctx, env, e, c, r.Cost)
 	return Disposition{State: StateDone, Result: r}, nil
 }
 

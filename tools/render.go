@@ -111,6 +111,10 @@ func unwrapAnswer(raw []byte) (string, []events.Source, bool) {
 
 // cost asks the tool what the call cost; nil is unmeasured.
 func (d *Dispatcher) cost(e *entry, value any) (cost *events.PicoUSD) {
+	if e.costOf == nil && e.def.Price > 0 {
+		c := events.PicoUSD(e.def.Price) * events.MicroUSD
+		return &c
+	}
 	if e.costOf == nil {
 		return nil
 	}

@@ -23,6 +23,7 @@ type Store interface {
 	ledger.Handoffs
 	ledger.Children
 	ledger.Signals
+	ledger.Budgets
 	ledger.Archive
 	ledger.Queries
 	ledger.Projection
@@ -59,6 +60,7 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		{"signals", signalTests},
 		{"children", childTests},
 		{"forks", forkTests},
+		{"budgets", budgetTests},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.tests {

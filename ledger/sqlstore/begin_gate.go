@@ -45,8 +45,8 @@ func (s *Store) gates(ctx context.Context, b *beginning, e effectRow, repeat boo
 	if v, err := b.approvalGate(ctx, ask); v != nil || err != nil {
 		return passage{stop: v}, err
 	}
-	if err := reserveBudget(b.in); err != nil {
-		return passage{}, err
+	if v, err := s.reserveBudget(ctx, b); v != nil || err != nil {
+		return passage{stop: v}, err
 	}
 	return passage{approval: ask.granted(), taint: taintOf(b.in)}, ask.consume(ctx, b)
 }
@@ -166,7 +166,3 @@ func (b *beginning) stopped(ctx context.Context, e effectRow, as attempts, repea
 	}
 	return b.waits(ledger.InDoubt, e, as), nil
 }
-
-// reserveBudget is where an amount will be set aside; until budgets exist it
-// is recorded with the effect.
-func reserveBudget(ledger.Intent) error { return nil }

@@ -183,6 +183,9 @@ func (s *Store) take(ctx context.Context, tx Tx, r ledger.ClaimRequest, picked [
 			return nil, fmt.Errorf("run %s: %w", c.run.ID, err)
 		}
 	}
+	if err := unsettle(ctx, tx, ids); err != nil {
+		return nil, err
+	}
 	// Most runs have neither; the rows of all of them are locked, so none comes in.
 	started, err := runsWith(ctx, tx, `effects WHERE state = 'started' AND `, ids)
 	if err != nil {

@@ -22,13 +22,14 @@ type effectRow struct {
 	settledToken events.ID
 	approval     events.ID
 	taint        string
+	reserved     events.PicoUSD // for each of its attempts
 }
 
 // effectColumns are what scanEffect reads, of table effects under the name e.
 const effectColumns = `e.op_key, e.base_key, e.generation, e.tenant, e.scope, e.scope_key, e.tool, e.identity, e.state,
 	e.recovery, e.recovery_ttl, e.window_micros, e.run_id, e.turn, e.call_index, e.attempts, e.first_sent_at,
 	e.arguments, e.args_digest, e.outcome, e.error_kind, e.evidence, e.settled_by, e.settled_token, e.settled_at,
-	e.contradicted, e.possible_duplicate, e.forced, e.approval_id, e.taint, e.created_at`
+	e.contradicted, e.possible_duplicate, e.forced, e.approval_id, e.taint, e.created_at, e.reserved_pico`
 
 func scanEffect(row Row, extra ...any) (effectRow, error) {
 	var e effectRow
@@ -38,7 +39,7 @@ func scanEffect(row Row, extra ...any) (effectRow, error) {
 		&e.OpKey, &e.base, &e.Generation, &e.Tenant, &e.Scope, &e.ScopeKey, &e.Tool, &e.Identity, &e.State,
 		&e.Recovery.Kind, &ttl, &window, &e.Run, &e.Call.Turn, &e.Call.Index, &e.Attempts, &e.firstSent,
 		&e.Arguments, &e.argsDigest, &outcome, &e.errorKind, &e.Evidence, &e.SettledBy, &e.settledToken, &e.SettledAt,
-		&e.Contradicted, &e.PossibleDuplicate, &e.Forced, &e.approval, &e.taint, &e.CreatedAt,
+		&e.Contradicted, &e.PossibleDuplicate, &e.Forced, &e.approval, &e.taint, &e.CreatedAt, &e.reserved,
 	}, extra...)
 	if err := row.Scan(dest...); err != nil {
 		return effectRow{}, err

@@ -93,6 +93,11 @@ func (s *Store) settle(ctx context.Context, tx Tx, a attemptRow, out ledger.Outc
 	if err != nil {
 		return ledger.Settlement{}, err
 	}
+	if e.reserved > 0 {
+		if err := s.settleEnd(ctx, tx, out); err != nil {
+			return ledger.Settlement{}, err
+		}
+	}
 	as, err := readAttempts(ctx, tx, e.OpKey)
 	if err != nil {
 		return ledger.Settlement{}, err

@@ -70,6 +70,9 @@ func (b *batchTx) apply(ctx context.Context, w *runWork, e events.Event) error {
 	}
 	w.folded, w.changed = w.fold.Seq, true
 	b.out.Folded++
+	if c, ok := billedIn(e); ok {
+		b.billed = append(b.billed, c)
+	}
 	return nil
 }
 
@@ -103,6 +106,9 @@ func (b *batchTx) finish(ctx context.Context) error {
 		rows = append(rows, []any{w.run, w.folded, w.top, rose, w.incomplete, w.open})
 	}
 	if err := insertRows(ctx, b.tx, b.rows, folds); err != nil {
+		return err
+	}
+	if err := b.s.settleBudgets(ctx, b.tx, ledger.SettledByEvidence, b.billed...); err != nil {
 		return err
 	}
 	if len(rows) == 0 {

@@ -74,6 +74,7 @@ type batchTx struct {
 	order   []*runWork // by run id
 	bad     []poison
 	rows    ledger.Rows
+	billed  []billed
 	out     ledger.Projected
 }
 
@@ -250,6 +251,7 @@ func (b *batchTx) archive(ctx context.Context) error {
 		}
 	}
 	b.out.SetAside += len(aside)
+	b.billed = append(b.billed, billedLate(aside)...)
 	if err := b.s.setAside(ctx, b.tx, aside, "projected after a later epoch had begun before it"); err != nil {
 		return err
 	}

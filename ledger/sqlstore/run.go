@@ -75,10 +75,16 @@ func (s *Store) Submit(ctx context.Context, in ledger.Submission) (run ledger.Ru
 	}
 	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
 		run, existed, err = submit(ctx, tx, id, in)
-		return err
+		if err != nil || existed || in.Budget == nil {
+			return err
+		}
+		return s.makeRunBudget(ctx, tx, run, *in.Budget, "submit", run.CreatedAt)
 	})
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("submit run with client key %q: %w", in.ClientKey, err)
+	}
+	if in.Budget != nil {
+		s.budgets.noticed()
 	}
 	return run, existed, nil
 }
@@ -98,6 +104,8 @@ func checkSubmission(in ledger.Submission) error {
 		missing = "input"
 	case len(in.InputMAC) == 0:
 		missing = "input MAC"
+	case in.Budget != nil && *in.Budget < 0:
+		missing = "budget that is not negative"
 	default:
 		return nil
 	}

@@ -42,6 +42,8 @@ type Store struct {
 	projecting projecting
 	// audit is shared by all Begins of this process.
 	audit auditCount
+	// budgets is shared by all reservations of this process.
+	budgets budgeting
 }
 
 var _ ledger.Store = (*Store)(nil)

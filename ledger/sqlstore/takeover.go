@@ -101,7 +101,10 @@ func (s *Store) makeBase(ctx context.Context, tx Tx, l ledger.Lease, now time.Ti
 		return ledger.Base{}, fmt.Errorf("lower top to %d: %w", top, err)
 	}
 	b.SetAside = len(beyond)
-	return b, s.setAside(ctx, tx, beyond, beyondBase(l.Epoch))
+	if err := s.setAside(ctx, tx, beyond, beyondBase(l.Epoch)); err != nil {
+		return ledger.Base{}, err
+	}
+	return b, s.settleBudgets(ctx, tx, ledger.SettledByEvidence, billedLate(beyond)...)
 }
 
 func eventsBeyond(ctx context.Context, tx Tx, run events.RunID, seq uint64) ([]events.Sealed, error) {

@@ -94,19 +94,103 @@ ALTER TABLE effect_attempts ADD COLUMN handed_until timestamptz;   -- at the lat
 
 
 -- == Money: budgets ==
-
+DROP TABLE budget_reservations;
+DROP TABLE budgets;
+-- A limit on what is spent for a run's lineage, an owner or a tenant, over all or per UTC day.
+CREATE TABLE budgets (
+    id         uuid PRIMARY KEY,
+    tenant     text NOT NULL,
+    kind       text NOT NULL CHECK (kind IN ('run','owner','tenant')),
+    name       text NOT NULL,                                 -- the run's id, the owner, or empty
+    period     text NOT NULL CHECK (period IN ('total','day')),
+    limit_pico bigint CHECK (limit_pico >= 0),                -- NULL = no limit any more; what is spent is still counted
+    set_by     text NOT NULL,
+    set_at     timestamptz NOT NULL,
+    UNIQUE (tenant, kind, name, period)
+);
+-- Who set which limit, in order; never changed.
+CREATE TABLE budget_changes (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    budget_id  uuid NOT NULL REFERENCES budgets (id),
+    limit_pico bigint,
+    set_by     text NOT NULL,
+    set_at     timestamptz NOT NULL
+);
+CREATE INDEX budget_changes_budget ON budget_changes (budget_id, id);
+-- What a budget has spent and holds back: the row that reservations lock.
+CREATE TABLE budget_periods (
+    budget_id  uuid NOT NULL REFERENCES budgets (id),
+    day        text NOT NULL,                                 -- 2026-01-31 in UTC; empty = over all
+    spent_pico bigint NOT NULL DEFAULT 0,                     -- settled
+    held_pico  bigint NOT NULL DEFAULT 0 CHECK (held_pico >= 0), -- reserved and unsettled
+    PRIMARY KEY (budget_id, day)
+);
+-- One row per attempt and budget that it counts against.
+CREATE TABLE budget_reservations (
+    attempt_id  uuid NOT NULL,
+    budget_id   uuid NOT NULL,
+    day         text NOT NULL,
+    run_id      uuid NOT NULL REFERENCES runs (id),
+    epoch       bigint NOT NULL,
+    what        text NOT NULL,
+    amount_pico bigint NOT NULL CHECK (amount_pico >= 0),     -- held until it is settled
+    actual_pico bigint,                                       -- NULL until it is settled
+    -- unsettled: nobody knows what it cost; unpriced: no price is known, nothing is held
+    state       text NOT NULL CHECK (state IN ('reserved','settled','unsettled','unpriced')),
+    settled_by  text NOT NULL DEFAULT '',                     -- usage, evidence or a person
+    created_at  timestamptz NOT NULL,
+    settled_at  timestamptz,
+    PRIMARY KEY (attempt_id, budget_id),
+    FOREIGN KEY (budget_id, day) REFERENCES budget_periods (budget_id, day),
+    CHECK ((state = 'settled') = (actual_pico IS NOT NULL))
+);
+CREATE INDEX budget_reservations_open ON budget_reservations (budget_id, day) WHERE state <> 'settled';
+CREATE INDEX budget_reservations_run  ON budget_reservations (run_id) WHERE state = 'reserved';
 
 -- == Seals: keys per owner ==
-
+ALTER TABLE effect_attempts ADD COLUMN sealed bytea;  -- the exact result, under the data key of the run's owner
+-- Data keys, wrapped by the key-encryption key that workers are given. Destroying one erases what it sealed.
+CREATE TABLE owner_keys (
+    tenant       text NOT NULL,
+    owner        text NOT NULL,
+    wrapped      bytea,                                     -- NULL = destroyed
+    created_at   timestamptz NOT NULL,
+    destroyed_at timestamptz,
+    destroyed_by text NOT NULL DEFAULT '',
+    PRIMARY KEY (tenant, owner),
+    CHECK ((wrapped IS NULL) = (destroyed_at IS NOT NULL))
+);
 
 -- == End ==
 
 -- +goose Down
 -- == Seals ==
-
+DROP TABLE owner_keys;
+ALTER TABLE effect_attempts DROP COLUMN sealed;
 
 -- == Money ==
-
+DROP TABLE budget_reservations;
+DROP TABLE budget_periods;
+DROP TABLE budget_changes;
+DROP TABLE budgets;
+CREATE TABLE budgets (
+    id            uuid PRIMARY KEY,
+    tenant        text NOT NULL,
+    scope         text NOT NULL CHECK (scope IN ('run','owner','day')),
+    scope_key     text NOT NULL,
+    limit_pico    bigint NOT NULL CHECK (limit_pico >= 0),
+    spent_pico    bigint NOT NULL DEFAULT 0,
+    UNIQUE (tenant, scope, scope_key)
+);
+CREATE TABLE budget_reservations (
+    budget_id   uuid NOT NULL REFERENCES budgets (id),
+    run_id      uuid NOT NULL REFERENCES runs (id),
+    epoch       bigint NOT NULL,
+    attempt_id  uuid NOT NULL,
+    amount_pico bigint NOT NULL CHECK (amount_pico >= 0),
+    state       text NOT NULL CHECK (state IN ('reserved','settled','unsettled')),
+    PRIMARY KEY (budget_id, attempt_id)
+);
 
 -- == Queue ==
 

@@ -1,0 +1,245 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// budgeting remembers for a second whether the ledger has any budget, so that
+// one without costs its runs nothing.
+type budgeting struct {
+	mu  sync.Mutex
+	at  time.Time
+	any bool
+}
+
+// budgetsKnownFor is how long another process's first budget may go unnoticed.
+const budgetsKnownFor = time.Second
+
+func (b *budgeting) check(ctx context.Context, db DB) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.any || time.Since(b.at) < budgetsKnownFor {
+		return b.any, nil
+	}
+	err := db.Read(ctx, func(ctx context.Context, tx Tx) error {
+		return tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM budgets)`).Scan(&b.any)
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for budgets: %w", err)
+	}
+	b.at = time.Now()
+	return b.any, nil
+}
+
+// noticed is called by whoever made a budget.
+func (b *budgeting) noticed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.any = true
+}
+
+// ofRun selects the budgets that a run counts against.
+const ofRun = ` b.tenant = $1 AND (b.kind = 'tenant' OR b.kind = 'owner' AND b.name = $2 OR b.kind = 'run' AND b.name IN ($3, $4)) `
+
+// runBudgets are the arguments of ofRun.
+func runBudgets(r ledger.Run) []any {
+	owner := r.Owner
+	return []any{r.Tenant, owner, r.Root.String(), r.ID.String()}
+}
+
+// Reserve implements ledger.Budgets.
+func (s *Store) Reserve(ctx context.Context, l ledger.Lease, r ledger.Reservation) (held bool, err error) {
+	fail := func(err error) (bool, error) {
+		return false, fmt.Errorf("reserve %s USD of run %s for %s: %w", r.Amount, l.RunID, r.What, err)
+	}
+	if r.Attempt.IsZero() || r.Amount < 0 || r.What == "" {
+		return fail(errors.New("an attempt, what it is and an amount that is not negative are required"))
+	}
+	if r.RunLimit == nil {
+		if some, err := s.budgets.check(ctx, s.db); err != nil || !some {
+			return false, err
+		}
+		var n int
+		err := s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
+			run, err := scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, l.RunID))
+			if err != nil {
+				return runError("read", l.RunID, err)
+			}
+			return tx.QueryRow(ctx, `SELECT count(*) FROM budgets b WHERE`+ofRun, runBudgets(run)...).Scan(&n)
+		})
+		if err != nil {
+			return fail(err)
+		}
+		if n == 0 {
+			return false, nil
+		}
+	}
+	var refusal error // committed all the same: the run's own budget was made
+	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+		held, refusal = false, nil
+		h, err := s.lockHolder(ctx, tx, l)
+		if err != nil {
+			return err
+		}
+		if h.run.State.Ended() {
+			return ledger.ErrEnded
+		}
+		held, err = s.reserve(ctx, tx, h, r)
+		if errors.Is(err, ledger.ErrBudget) {
+			refusal = err
+			return nil
+		}
+		return err
+	})
+	if err = errors.Join(err, refusal); err != nil {
+		return fail(err)
+	}
+	if r.RunLimit != nil {
+		s.budgets.noticed()
+	}
+	return held, nil
+}
+
+// reserveBudget is the last gate of a Begin but for the use of an approval.
+func (s *Store) reserveBudget(ctx context.Context, b *beginning) (*ledger.Verdict, error) {
+	if b.in.Reserve <= 0 {
+		return nil, nil
+	}
+	_, err := s.reserve(ctx, b.tx, b.h, ledger.Reservation{
+		Attempt: b.in.Token, Amount: b.in.Reserve, RunLimit: b.in.RunLimit, What: fmt.Sprintf("%s, call %s", b.in.Tool, b.in.Call),
+	})
+	if over := (*ledger.BudgetError)(nil); errors.As(err, &over) {
+		return refusal(ledger.DetailBudget, "%s", over.Error()), nil
+	}
+	return nil, err
+}
+
+// reserve holds an amount in every budget of a locked run, or in none.
+func (s *Store) reserve(ctx context.Context, tx Tx, h holder, r ledger.Reservation) (held bool, err error) {
+	run := h.run
+	var n int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM budget_reservations WHERE attempt_id = $1`, r.Attempt).Scan(&n); err != nil {
+		return false, fmt.Errorf("look for reservation %s: %w", r.Attempt, err)
+	}
+	if n > 0 {
+		return true, nil
+	}
+	if r.RunLimit != nil {
+		if err := s.makeRunBudget(ctx, tx, run, *r.RunLimit, "agent "+run.Agent, h.now); err != nil {
+			return false, err
+		}
+	}
+	ps, err := lockPeriods(ctx, tx, run, h.now)
+	if err != nil || len(ps) == 0 {
+		return false, err
+	}
+	for _, p := range ps {
+		if committed := plus(p.spent, p.held); p.limit != nil && !r.Unpriced && plus(committed, r.Amount) > *p.limit {
+			return false, &ledger.BudgetError{Budget: p.BudgetKey, Limit: *p.limit, Committed: committed, Wanted: r.Amount}
+		}
+	}
+	state, amount := "reserved", r.Amount
+	if r.Unpriced {
+		state, amount = "unpriced", 0
+	}
+	what := cut(s.cfg.Redactor.String(r.What))
+	for _, p := range ps {
+		if err := one(tx.Exec(ctx, `UPDATE budget_periods SET held_pico = $3 WHERE budget_id = $1 AND day = $2`, p.id, p.day, plus(p.held, amount))); err != nil {
+			return false, fmt.Errorf("hold in budget of %s: %w", p.BudgetKey, err)
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO budget_reservations (attempt_id, budget_id, day, run_id, epoch, what, amount_pico, state, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			r.Attempt, p.id, p.day, run.ID, run.Epoch, what, amount, state, h.now)
+		if err != nil {
+			return false, fmt.Errorf("insert reservation %s: %w", r.Attempt, err)
+		}
+	}
+	return true, nil
+}
+
+// makeRunBudget gives a run a budget unless it has one.
+func (s *Store) makeRunBudget(ctx context.Context, tx Tx, run ledger.Run, limit events.PicoUSD, by string, now time.Time) error {
+	id := s.cfg.IDs.Event()
+	n, err := tx.Exec(ctx, `
+		INSERT INTO budgets (id, tenant, kind, name, period, limit_pico, set_by, set_at) VALUES ($1, $2, 'run', $3, 'total', $4, $5, $6)
+		ON CONFLICT (tenant, kind, name, period) DO NOTHING`, id, run.Tenant, run.ID.String(), limit, by, now)
+	if err != nil {
+		return fmt.Errorf("make budget of run %s: %w", run.ID, err)
+	}
+	if n == 0 {
+		return nil
+	}
+	return addBudgetChange(ctx, tx, id, &limit, by, now)
+}
+
+// lockedPeriod is a budget that a run counts against, its amounts locked.
+type lockedPeriod struct {
+	ledger.BudgetKey
+	id          events.ID
+	limit       *events.PicoUSD
+	day         string
+	spent, held events.PicoUSD
+}
+
+// lockPeriods locks the budgets of a run in the order of their ids.
+func lockPeriods(ctx context.Context, tx Tx, run ledger.Run, now time.Time) ([]lockedPeriod, error) {
+	rows, err := tx.Query(ctx, `SELECT b.id, b.tenant, b.kind, b.name, b.period, b.limit_pico FROM budgets b WHERE`+ofRun+`ORDER BY b.id`, runBudgets(run)...)
+	if err != nil {
+		return nil, fmt.Errorf("read budgets of run %s: %w", run.ID, err)
+	}
+	defer rows.Close()
+	var ps []lockedPeriod
+	for rows.Next() {
+		var p lockedPeriod
+		if err := rows.Scan(&p.id, &p.Tenant, &p.Kind, &p.Name, &p.Period, &p.limit); err != nil {
+			return nil, fmt.Errorf("read budgets of run %s: %w", run.ID, err)
+		}
+		if p.Period == ledger.PerDay {
+			p.day = now.UTC().Format(time.DateOnly)
+		}
+		ps = append(ps, p)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read budgets of run %s: %w", run.ID, err)
+	}
+	rows.Close()
+	for i := range ps {
+		p := &ps[i]
+		const q = `SELECT spent_pico, held_pico FROM budget_periods WHERE budget_id = $1 AND day = $2 FOR UPDATE`
+		err := tx.QueryRow(ctx, q, p.id, p.day).Scan(&p.spent, &p.held)
+		if errors.Is(err, ErrNoRows) {
+			if err = tx.Later(ctx, "make it", `INSERT INTO budget_periods (budget_id, day) VALUES ($1, $2) ON CONFLICT DO NOTHING`, p.id, p.day); err == nil {
+				err = tx.QueryRow(ctx, q, p.id, p.day).Scan(&p.spent, &p.held)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lock budget of %s: %w", p.BudgetKey, err)
+		}
+	}
+	return ps, nil
+}
+
+// plus adds amounts; what does not fit stays at the most.
+func plus(a, b events.PicoUSD) events.PicoUSD {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// unsettle is a claim's part: what earlier holders of runs reserved, nobody will
+// report on. It counts as before, so no budget is locked.
+func unsettle(ctx context.Context, tx Tx, runs []events.RunID) error {
+	return tx.Later(ctx, "unsettle reservations of earlier holders", `
+		UPDATE budget_reservations SET state = 'unsettled'
+		WHERE state = 'reserved' AND `+tx.InIDs("run_id", 1)+` AND epoch < (SELECT r.epoch FROM runs r WHERE r.id = budget_reservations.run_id)`, runs)
+}
