@@ -145,3 +145,21 @@ func TestDeadline(t *testing.T) {
 		t.Errorf("deadline %v", d)
 	}
 }
+
+func TestBudget(t *testing.T) {
+	with := func(front string) *agents.Agent {
+		t.Helper()
+		a, err := agents.Parse("x", []byte("---\nname: a\nmodel: m\n"+front+"---\nDo it.\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	plain, half, same := with(""), with("budget: \"0.50\"\n"), with("budget: \"0.5\"\n")
+	if plain.Budget != nil || half.Budget == nil || *half.Budget != events.USD/2 {
+		t.Errorf("budgets %v and %v", plain.Budget, half.Budget)
+	}
+	if half.Hash() != same.Hash() || half.Hash() == plain.Hash() {
+		t.Error("a budget is part of the hash, its spelling is not")
+	}
+}

@@ -146,10 +146,10 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 		a.Timeout = lm.Duration("timeout")
 		lm.Done("limits")
 	}
-	if m.Has("budget") {
+	if s := m.Text("budget"); s != "" { // what is no text is said already
 		a.Budget = new(events.PicoUSD)
-		if err := a.Budget.UnmarshalText([]byte(m.Text("budget"))); err != nil || *a.Budget < 0 {
-			m.Fault("budget", `want dollars in quotes that a run may spend, such as "0.50", got %q`, m.Text("budget"))
+		if err := a.Budget.UnmarshalText([]byte(s)); err != nil || *a.Budget < 0 {
+			m.Fault("budget", `want dollars in quotes that a run may spend, such as "0.50", got %q`, s)
 		}
 	}
 	m.Done("an agent")

@@ -84,6 +84,8 @@ func TestDefinitionFaults(t *testing.T) {
 		{"tenant without window", func(d *tools.Definition) { d.Scope = tools.ScopeTenant }, "window", nil},
 		{"tenant for ever", func(d *tools.Definition) { d.Scope, d.Window = tools.ScopeTenant, tools.Forever }, "", nil},
 		{"session without window", func(d *tools.Definition) { d.Scope = tools.ScopeSession }, "", nil},
+		{"negative price", func(d *tools.Definition) { d.Price = -1 }, "price", nil},
+		{"a price beyond reason", func(d *tools.Definition) { d.Price = 1 << 60 }, "price", nil},
 		{"negative window", func(d *tools.Definition) { d.Window = -time.Hour }, "window", nil},
 		{"identity not declared", func(d *tools.Definition) { d.Identity = []string{"id"} }, "identity", []string{`"id"`}},
 		{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/runtime"
 	"github.com/daybookhq/daybook/runtime/system"
@@ -21,6 +22,7 @@ type submitFlags struct {
 	in       runtime.Submit
 	input    string
 	deadline time.Duration
+	budget   string
 	wait     bool
 	timeout  time.Duration
 	output   string
@@ -48,6 +50,7 @@ input is the same run, so a submission whose answer was lost can be sent again.`
 	f.StringVar(&s.in.SessionID, "session", "", "session that the run belongs to")
 	f.IntVar(&s.in.Priority, "priority", 0, "higher runs first")
 	f.DurationVar(&s.deadline, "deadline", 0, "time from now after which the run is stopped; 0 means none")
+	f.StringVar(&s.budget, "budget", "", "US dollars that the run may spend in all, with its retries and children; default what its agent says")
 	f.BoolVar(&s.wait, "wait", false, "wait until the run has ended or is parked, and print it")
 	f.DurationVar(&s.timeout, "timeout", 0, "with --wait: give up waiting after this time; 0 means never")
 	f.StringVarP(&s.output, "output", "o", "text", "text or json")
@@ -68,6 +71,12 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		return usagef("--key is required: the same for every try of the same submission, so that it is one run")
 	case s.deadline < 0, s.timeout < 0:
 		return usagef("--deadline and --timeout are times from now, such as 10m: want none that is negative")
+	}
+	if s.budget != "" {
+		s.in.Budget = new(events.PicoUSD)
+		if err := s.in.Budget.UnmarshalText([]byte(s.budget)); err != nil || *s.in.Budget < 0 {
+			return usagef("--budget %q: want US dollars such as 0.50", s.budget)
+		}
 	}
 	raw, err := a.readInput(s.input)
 	if err != nil {

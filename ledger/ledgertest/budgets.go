@@ -432,24 +432,26 @@ func testPricedEffect(t *testing.T, h Harness) {
 
 func testBudgetRefusesBegin(t *testing.T, h Harness) {
 	a := start(t, h, withBudget(10))
-	c := refund().Call
-	id := approval(t, h, a.run.ID, c, "approved", time.Hour)
+	asked := a.asked(refund(ask, reserving(11)))
+	h.amounts(t, runBudget(a.run), 0, 0, 0) // waiting for a person holds no money
+	decide(t, h, asked.Approval, true)
+	a.flush()
 	a.note(events.TurnStarted{Turn: 1})
-	v := a.want(ledger.Refused, refund(approved(id), reserving(11)))
-	if v.Detail != "budget" || v.Text == "" {
+	v := a.want(ledger.Refused, refund(ask, reserving(11)))
+	if v.Detail != ledger.DetailBudget || v.Text == "" {
 		t.Errorf("verdict %+v", v)
 	}
-	if consumed(t, h, id) {
-		t.Error("a refused begin used up an approval")
-	}
-	if n := h.count(t, `SELECT count(*) FROM effects`); n != 0 {
-		t.Errorf("%d effects", n)
+	wantApproval(t, h, asked.Approval, ledger.ApprovalApproved)
+	if effectsOf(t, h, a.run.ID) != 0 {
+		t.Error("a refused begin left an effect")
 	}
 	if h.archived(t, a.run.ID) != int(a.seq) {
 		t.Error("the refused barrier did not keep its prefix")
 	}
 	h.amounts(t, runBudget(a.run), 0, 0, 0)
-	a.want(ledger.Execute, refund(approved(id), reserving(10)))
+	a.want(ledger.Execute, refund(ask, reserving(10)))
+	h.amounts(t, runBudget(a.run), 0, 10, 0)
+	wantApproval(t, h, asked.Approval, ledger.ApprovalConsumed)
 }
 
 func testListBudgets(t *testing.T, h Harness) {
