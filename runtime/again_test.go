@@ -21,6 +21,7 @@ import (
 type countingLedger struct {
 	*sqlstore.Store
 	begins, claims, flushes atomic.Int64
+	asked                   atomic.Int64 // for claims, also where there were none
 }
 
 func (c *countingLedger) Begin(ctx context.Context, l ledger.Lease, p ledger.Prefix, in ledger.Intent) (ledger.Verdict, error) {
@@ -36,18 +37,20 @@ func (c *countingLedger) Flush(ctx context.Context, l ledger.Lease, p ledger.Pre
 func (c *countingLedger) Claim(ctx context.Context, r ledger.ClaimRequest) ([]ledger.Claim, error) {
 	cs, err := c.Store.Claim(ctx, r)
 	c.claims.Add(int64(len(cs)))
+	c.asked.Add(1)
 	return cs, err
 }
 
 func TestDestructiveCallMayOutlastItsLease(t *testing.T) {
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{Timeout: time.Minute}, func(ctx context.Context, _ *tools.Invocation, _ text) (string, error) {
 		select {
-		case <-time.After(5 * time.Second): // the lease is 3 s
+		case <-time.After(7 * time.Second):
 			return "paid", nil
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}
 	}))
+	w.ttl = 6 * time.Second
 	w.start()
 	if r := w.wait(w.submit("go").ID, true); r.State != ledger.Finished {
 		t.Errorf("run = %s %s\n%s", r.State, r.ParkReason, w.story(r.ID))

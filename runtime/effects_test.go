@@ -362,10 +362,12 @@ func TestZombieKeepsItsOutcomeAndNothingElse(t *testing.T) {
 		return "paid", nil
 	}))
 	deaf := &deafLedger{Store: w.store}
+	w.ttl = 3 * time.Second // is waited for
 	w.startOn(deaf)
 	id := w.submit("go").ID
 	<-in
 	deaf.deaf.Store(true) // its heartbeats do not arrive any more: the lease lapses
+	w.ttl = 15 * time.Second
 	second := w.start()
 	r := w.wait(id, true)
 	if r.State != ledger.Parked || r.ParkReason != events.ParkInDoubt || r.Worker != second.Name() {

@@ -77,8 +77,8 @@ func TestRunThatNobodyCanContinueIsNotClaimedInALoop(t *testing.T) {
 		r = w.wait(r.ID, true)
 		return r.ParkReason == events.ParkNoCapableWorker
 	})
-	n := l.claims.Load()
-	time.Sleep(500 * time.Millisecond) // 25 sweeps
+	n, asked := l.claims.Load(), l.asked.Load()
+	w.until("25 more sweeps", func() bool { return l.asked.Load() >= asked+25 })
 	if more := l.claims.Load() - n; more > 0 || r.WakeAt.IsZero() || r.ParkDetail == "" {
 		t.Errorf("claimed %d times more, parked for %q until %v\n%s", more, r.ParkDetail, r.WakeAt, w.story(r.ID))
 	}

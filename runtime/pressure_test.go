@@ -49,6 +49,7 @@ func TestHeartbeatsGoOnWhileTheJournalIsFull(t *testing.T) {
 		return "paid", nil
 	}))
 	j := w.withFullJournal()
+	w.ttl = 6 * time.Second // a heartbeat every 2 s
 	w.start()
 	id := w.submit("go").ID
 	<-in
@@ -61,7 +62,7 @@ func TestHeartbeatsGoOnWhileTheJournalIsFull(t *testing.T) {
 	}
 	w.until("the lease was extended twice", func() bool {
 		r, err := w.store.Run(t.Context(), id)
-		return err == nil && r.LeaseUntil.Sub(before.LeaseUntil) > 1500*time.Millisecond
+		return err == nil && r.LeaseUntil.Sub(before.LeaseUntil) > w.ttl/2
 	})
 	j.full.Store(false)
 	if r := w.wait(id, false); r.State != ledger.Finished || r.Epoch != 1 {
@@ -100,11 +101,23 @@ func TestShutdownDoesNotWaitForAFullJournal(t *testing.T) {
 	}
 }
 
-// slowOpen makes opening a run outlast several heartbeats.
+// slowOpen makes opening a run outlast several heartbeats, and counts those that
+// tell of a cancel.
 type slowOpen struct {
 	*sqlstore.Store
 	hold chan struct{}
 	in   chan struct{}
+	told atomic.Int64
+}
+
+func (s *slowOpen) Heartbeat(ctx context.Context, worker string, ls []ledger.Lease) ([]ledger.Beat, error) {
+	bs, err := s.Store.Heartbeat(ctx, worker, ls)
+	for _, b := range bs {
+		if b.Cancelling {
+			s.told.Add(1)
+		}
+	}
+	return bs, err
 }
 
 func (s *slowOpen) Events(ctx context.Context, run events.RunID, from uint64, f func(events.Sealed) error) error {
@@ -120,13 +133,14 @@ func (s *slowOpen) Events(ctx context.Context, run events.RunID, from uint64, f 
 func TestCancelOfARunThatTakesLongToOpen(t *testing.T) {
 	w := newWorld(t, scripted.Script(finish))
 	l := &slowOpen{Store: w.store, hold: make(chan struct{}), in: make(chan struct{})}
+	w.ttl = 6 * time.Second
 	w.startOn(l)
 	id := w.submit("go").ID
 	<-l.in
 	if _, err := w.client().Cancel(t.Context(), id, "ann", "too late"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2200 * time.Millisecond) // two heartbeats say so meanwhile
+	w.until("two heartbeats say so", func() bool { return l.told.Load() >= 2 })
 	close(l.hold)
 	r := w.wait(id, false)
 	if c := last[events.RunCancelled](w, id); r.State != ledger.Cancelled || r.Epoch != 1 || c.By != "ann" {
@@ -158,6 +172,7 @@ func TestWhatTheJournalLosesIsFlushedWhileACallRuns(t *testing.T) {
 		}))
 	w := newWorld(t, scripted.Script(calls(scripted.Call{Name: "look"}), finish), look)
 	w.cfg = func(c *runtime.Config) { c.Journal = losingJournal{c.Journal} }
+	w.ttl = 6 * time.Second // heartbeats tell how far the archive is
 	w.start()
 	id := w.submit("go").ID
 	<-in

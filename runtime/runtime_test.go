@@ -64,7 +64,7 @@ func TestModelErrorsAreRetriedAndRecorded(t *testing.T) {
 	down := func(after time.Duration) scripted.Answer {
 		return scripted.Answer{Err: &model.Error{Kind: "overloaded", Retryable: true, RetryAfter: after, Err: errors.New("busy")}}
 	}
-	w := newWorld(t, scripted.Script(down(time.Millisecond), down(400*time.Millisecond), finish))
+	w := newWorld(t, scripted.Script(down(time.Millisecond), down(2*time.Second), finish))
 	w.start()
 	r := w.wait(w.submit("go").ID, false)
 	if r.State != ledger.Finished {
@@ -73,7 +73,8 @@ func TestModelErrorsAreRetriedAndRecorded(t *testing.T) {
 	if n, m := count[events.ModelCallError](w, r.ID), count[events.ModelCallStarted](w, r.ID); n != 2 || m != 3 {
 		t.Errorf("%d errors of %d attempts, want 2 of 3", n, m)
 	}
-	// The second wait is longer than a worker sits out: the run was parked for it.
+	// The second wait is longer than a worker sits out, also where it comes to
+	// that late: the run was parked for it.
 	if p := last[events.RunParked](w, r.ID); p.Reason != events.ParkModelRetry || p.Until.IsZero() {
 		t.Errorf("parked = %+v, want model_retry until a moment", p)
 	}
@@ -150,6 +151,7 @@ func TestCancelEndsARunningCall(t *testing.T) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}))
+	w.ttl = 6 * time.Second // the next heartbeat tells it
 	w.start()
 	id := w.submit("go").ID
 	<-started

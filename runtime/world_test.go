@@ -28,6 +28,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience is how long anything may take that must happen. The machine may be
+// busy with other tests; nothing waits that long that works.
+const patience = 2 * time.Minute
+
 // world is a ledger, a journal and a projector for workers to live in.
 type world struct {
 	t      *testing.T
@@ -38,6 +42,7 @@ type world struct {
 	waker  *queue.Local
 	tools  []tools.Tool
 	limits events.Limits
+	ttl    time.Duration // of the leases of workers that start from now on
 	agent  func(*agents.Agent)
 	model  model.Model
 	cfg    func(*runtime.Config)
@@ -47,7 +52,10 @@ type world struct {
 
 func newWorld(t *testing.T, m model.Model, ts ...tools.Tool) *world {
 	t.Helper()
-	w := &world{t: t, red: redact.New(redact.Config{}), stream: memory.NewStream(memory.Config{}), waker: new(queue.Local), model: m}
+	t.Parallel() // most tests wait most of the time, for a lease or a timer
+	// A busy machine may let a worker stand still for seconds: only tests about
+	// leases have short ones.
+	w := &world{t: t, ttl: 15 * time.Second, red: redact.New(redact.Config{}), stream: memory.NewStream(memory.Config{}), waker: new(queue.Local), model: m}
 	w.vault = redact.NewVault(w.red)
 	w.tools = append([]tools.Tool{builtin.Finish(), builtin.Decline()}, ts...)
 	w.limits = events.Limits{MaxTurns: 8}
@@ -125,7 +133,7 @@ func (w *world) startOn(l runtime.Ledger) *worker {
 			_, err := ledger.ProjectTail(ctx, w.store, consumer, worker)
 			return err
 		},
-		LeaseTTL: 3 * time.Second, Sweep: 20 * time.Millisecond, ShutdownGrace: 5 * time.Second, ProbeEvery: 30 * time.Millisecond,
+		LeaseTTL: w.ttl, Sweep: 20 * time.Millisecond, ShutdownGrace: 5 * time.Second, ProbeEvery: 30 * time.Millisecond,
 		StayFor: 100 * time.Millisecond, Random: func() float64 { return 0 },
 	}
 	if w.cfg != nil {
@@ -163,7 +171,7 @@ func (w *world) submit(input any) ledger.Run {
 // wait returns the run once it has ended or, with parked, waits.
 func (w *world) wait(id events.RunID, parked bool) ledger.Run {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	c := w.client()
 	c.Poll = 5 * time.Millisecond
@@ -177,7 +185,7 @@ func (w *world) wait(id events.RunID, parked bool) ledger.Run {
 // until waits for a condition that some worker brings about.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

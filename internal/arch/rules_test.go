@@ -137,8 +137,6 @@ var longFiles = map[string]string{}
 var sleeps = map[string]string{
 	"internal/testenv/postgres.go": "between two looks at the connections of a database, which nothing announces",
 	"tools/effect_time_test.go":    "in a synctest bubble: a tool that is deaf to its context",
-	"runtime/hotloop_test.go":      "nothing happens for 25 sweeps, which nothing announces",
-	"runtime/pressure_test.go":     "two heartbeats go by",
 	"bench/load.go":                "a program: it looks at a consumer's lag, which nothing announces",
 	"bench/queue.go":               "a program: it looks at the ledger, and waits for leases to lapse",
 }
