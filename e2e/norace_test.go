@@ -3,4 +3,4 @@
 package e2e
 
 // raceFlags build the binaries under test as the test itself was built.
-const raceFlags = "-race=false"
+func raceFlags() []string { return []string{"-race=false"} }

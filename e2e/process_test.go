@@ -59,7 +59,7 @@ func binary(t testing.TB, command string) string {
 	if path, ok := built.Load(command); ok {
 		return path.(string)
 	}
-	path := testenv.Build(t, command, raceFlags, "-tags=daybook_faults")
+	path := testenv.Build(t, command, append(raceFlags(), "-tags=daybook_faults")...)
 	built.Store(command, path)
 	return path
 }
