@@ -8,6 +8,11 @@ SHELL       := /bin/bash
 # makes it four times as slow. What calls it is watched.
 RACE   ?= -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 PKG    ?= ./...
+
+# A program with the race detector in it sleeps a second before it exits unless
+# told otherwise, and the tests run hundreds of programs.
+export GORACE ?= atexit_sleep_ms=0
+
 TAGGED := $(wildcard internal/fault e2e)
 FAULTS := -tags daybook_faults
 
