@@ -13,6 +13,10 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 )
 
+// awayTTL is how long the worker's leases last without the database, and onTheWay
+// how long a request may need that left in time.
+const awayTTL, onTheWay = time.Second, 2 * time.Second
+
 // TestAwayInTheMiddle takes a server away while a worker works: the same worker
 // goes on when it is back, nothing is lost, and as long as the database is away
 // no destructive call begins.
@@ -28,7 +32,7 @@ func TestAwayInTheMiddle(t *testing.T) {
 			for i := range all {
 				all[i] = s.submit(t, "away", "q", fmt.Sprintf("ORD-%04d", i))
 			}
-			w := s.start(t, p, worker{timeout: 10 * time.Second})
+			w := s.start(t, p, worker{timeout: 10 * time.Second, ttl: awayTTL})
 			until(t, "be in the middle of it", func() error { return atLeast(p.count(), runs/6) })
 			switch what {
 			case "PostgreSQL":
@@ -45,7 +49,7 @@ func TestAwayInTheMiddle(t *testing.T) {
 			}
 			until(t, "say so", func() error { return w.says(message) })
 			// Long enough for several tries, and for every lease to run out.
-			pause(3 * time.Second)
+			pause(awayTTL + onTheWay + time.Second)
 			back := time.Now()
 			if what == "NATS" {
 				s.nats.Start()
@@ -97,7 +101,7 @@ func (s *site) begunBefore(t *testing.T, p *provider, gone, back time.Time, data
 			if as[begun-1].StartedAt.After(gone) {
 				t.Errorf("request %d began while the database was away", r.N)
 			}
-			if r.At.Sub(gone) > time.Second {
+			if r.At.Sub(gone) > awayTTL+onTheWay {
 				t.Errorf("request %d came %s after the database had gone", r.N, r.At.Sub(gone))
 			}
 		}

@@ -192,7 +192,7 @@ func (s *site) leaky(t *testing.T) map[string]string {
 	}
 	refund := s.submit(t, "canary", "q", "ORD-1001")
 	// The first worker panics outside of any tool on the way, and is killed later.
-	first := s.start(t, p, worker{embeds: true, faults: "projector.before_commit=err:timeout@2;journal.after_send=err:reset@2;begin.after_commit=kill@2", more: []string{"--secret", file}})
+	first := s.start(t, p, worker{embeds: true, ttl: 3 * time.Second, faults: "projector.before_commit=err:timeout@2;journal.after_send=err:reset@2;begin.after_commit=kill@2", more: []string{"--secret", file}})
 	until(t, "be killed or done", func() error {
 		if first.ended() {
 			return nil

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,15 +139,25 @@ func TestSecondWorkerOnADirectory(t *testing.T) {
 func TestHandover(t *testing.T) {
 	s := distributedSite(t)
 	p := s.provider(t, opaque)
-	p.set(func(p *provider) { p.delay = 500 * time.Millisecond })
+	// The provider answers once the worker is told to end, so that no run is through by then.
+	answer := make(chan struct{})
+	release := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(release)
+	p.set(func(p *provider) { p.before = func(request) { <-answer } })
 	const runs = 12
 	all := make([]ledger.Run, runs)
 	for i := range all {
 		all[i] = s.submit(t, "handover", "q", fmt.Sprintf("ORD-%04d", i))
 	}
-	w := s.start(t, p, worker{timeout: 20 * time.Second})
+	w := s.start(t, p, worker{timeout: time.Minute})
 	until(t, "be in the middle of it", func() error { return atLeast(p.count(), 1) })
-	w.stop(t)
+	w.signal(syscall.SIGTERM)
+	until(t, "hand over", func() error { return w.says("shutting down") })
+	release()
+	w.wait(t)
+	if w.err != nil {
+		t.Errorf("the worker ended with %v after SIGTERM:\n%s", w.err, w.tail())
+	}
 	until(t, "every run to be given back", func() error {
 		for _, r := range all {
 			now, err := s.store.Run(t.Context(), r.ID)
@@ -164,7 +176,7 @@ func TestHandover(t *testing.T) {
 	if n := s.number(t, `SELECT count(*) FROM events WHERE type = 'run_parked'`); n == 0 {
 		t.Error("void: no run was handed over")
 	}
-	second := s.start(t, p, worker{timeout: 20 * time.Second, log: filepath.Join(s.logs, "second.log")})
+	second := s.start(t, p, worker{log: filepath.Join(s.logs, "second.log")})
 	until(t, "all to end", func() error { return s.ended(t, all) })
 	until(t, "be whole", func() error { return s.whole(t, events.RunID{}) })
 	second.stop(t)

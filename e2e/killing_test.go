@@ -49,7 +49,7 @@ func (k *killing) run(t *testing.T) string {
 	k.counts = filepath.Join(s.logs, k.queue+".counts")
 	k.prov = s.provider(t, k.kind)
 	if k.how == slow {
-		k.prov.set(func(p *provider) { p.delay = 2500 * time.Millisecond })
+		k.prov.set(func(p *provider) { p.delay = 4 * time.Second })
 	}
 	k.run_ = s.submit(t, k.queue, k.queue, "ORD-1001")
 	k.prelude(t)
@@ -58,15 +58,19 @@ func (k *killing) run(t *testing.T) string {
 	return k.judge(t)
 }
 
-// worker starts a worker with faults.
-func (k *killing) worker(t *testing.T, faults string) *process {
+// mortal starts a worker that will be killed.
+func (k *killing) mortal(t *testing.T, faults string) *process {
 	w := worker{queue: k.queue, faults: faults, counts: k.counts, log: k.log()}
-	if k.how == slow {
-		w.timeout = 5 * time.Second
+	if k.kind == probe {
+		w.timeout = 2 * time.Second // the provider is asked when it is over
 	}
-	if k.site.dir == "" {
-		// Each process makes its connections anew within its first lease, and on
-		// two busy cores that alone takes most of a second.
+	if k.how == slow {
+		w.timeout = 8 * time.Second
+	}
+	if k.site.dir == "" || k.how == slow {
+		// The next one waits for its end, where it does not know that nobody else
+		// is there. But each process makes its connections anew within its first
+		// lease, and on two busy cores that alone takes most of a second.
 		w.ttl = 2 * time.Second
 	}
 	return k.site.start(t, k.prov, w)
@@ -114,15 +118,15 @@ func (k *killing) die(t *testing.T, p *process) {
 func (k *killing) prelude(t *testing.T) {
 	switch k.how {
 	case takeover:
-		k.die(t, k.worker(t, "begin.after_commit=kill@1"))
+		k.die(t, k.mortal(t, "begin.after_commit=kill@1"))
 	case doubtful:
-		k.die(t, k.worker(t, "exec.before_first_byte=kill@1"))
+		k.die(t, k.mortal(t, "exec.before_first_byte=kill@1"))
 	case settling:
-		k.die(t, k.worker(t, "exec.after_reply=kill@1"))
+		k.die(t, k.mortal(t, "exec.after_reply=kill@1"))
 		if _, err := k.site.store.Cancel(t.Context(), k.run_.ID, "tester", "the customer withdrew"); err != nil {
 			t.Fatal(err)
 		}
-		p := k.worker(t, "")
+		p := k.mortal(t, "")
 		until(t, "be cancelled", func() error { return k.rest(t) })
 		p.kill()
 		k.lived(t, p)
@@ -157,16 +161,16 @@ func (k *killing) kill(t *testing.T) {
 				p.after = shoot
 			}
 		})
-		p = k.worker(t, "")
+		p = k.mortal(t, "")
 		started <- p
 		k.die(t, p)
 		return
 	case handover:
-		p = k.worker(t, "model.after_reply=delay:1s@1;"+rule)
+		p = k.mortal(t, "model.after_reply=delay:2s@1;"+rule)
 		until(t, "ask the model", func() error { return k.reached("model.after_reply", p) })
 		p.signal(syscall.SIGTERM)
 	default:
-		p = k.worker(t, rule)
+		p = k.mortal(t, rule)
 	}
 	var resting time.Time
 	until(t, "be killed, or have nothing left to do", func() error {
@@ -177,17 +181,23 @@ func (k *killing) kill(t *testing.T) {
 			resting = time.Time{}
 			return fmt.Errorf("neither killed nor done: %w", err)
 		}
-		// What goes on in the background had its time too.
+		// What goes on in the background gets its time too: no end of it if the
+		// visit must come.
 		if resting.IsZero() {
 			resting = time.Now()
 		}
-		if time.Since(resting) < 1500*time.Millisecond {
+		enough := patience / 2
+		if mayMiss[k.visit.String()] != "" || k.lapses() {
+			enough = 1500 * time.Millisecond
+		}
+		if time.Since(resting) < enough {
 			return fmt.Errorf("not killed yet")
 		}
 		return nil
 	})
 	if !p.ended() {
-		p.stop(t)
+		p.signal(syscall.SIGTERM) // it may still come by on its way out
+		p.wait(t)
 	}
 	if !p.killed() && p.err != nil {
 		t.Fatalf("the worker was not killed, but ended with %v:\n%s", p.err, p.tail())
@@ -229,7 +239,7 @@ func (k *killing) rest(t *testing.T) error {
 func (k *killing) recover(t *testing.T) {
 	k.prov.set(func(p *provider) { p.before, p.after, p.delay = nil, nil, 0 })
 	before := strings.Count(tail(k.log(), 1<<20), workerStarted)
-	p := k.worker(t, "")
+	p := k.site.start(t, k.prov, worker{queue: k.queue, counts: k.counts, log: k.log()})
 	err := poll(patience, func() error {
 		switch {
 		case p.ended():

@@ -19,7 +19,7 @@ import (
 
 // patience is how long anything may take that must happen. The machine may be
 // busy with other tests; nothing waits that long that works.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // until waits until f says that it is so; what f returns otherwise is why not.
 func until(t testing.TB, what string, f func() error) {
@@ -128,15 +128,20 @@ func (p *process) killed() bool {
 func (p *process) stop(t testing.TB) {
 	t.Helper()
 	p.signal(syscall.SIGTERM)
+	p.wait(t)
+	if p.err != nil {
+		t.Errorf("process ended with %v after SIGTERM:\n%s", p.err, p.tail())
+	}
+}
+
+// wait waits for the end of a process that was asked to end.
+func (p *process) wait(t testing.TB) {
+	t.Helper()
 	select {
 	case <-p.done:
 	case <-time.After(patience):
 		t.Errorf("process did not end within %s of SIGTERM", patience)
 		p.kill()
-		return
-	}
-	if p.err != nil {
-		t.Errorf("process ended with %v after SIGTERM:\n%s", p.err, p.tail())
 	}
 }
 

@@ -123,14 +123,17 @@ func (s *site) attempted(key string) error {
 
 // worker says how a worker is started.
 type worker struct {
-	faults  string // DAYBOOK_FAULTS
-	counts  string // DAYBOOK_FAULT_COUNTS
-	queue   string
-	apart   bool // without a projector
-	log     string
-	name    string
-	timeout time.Duration // of a refund; default 1 s
-	ttl     time.Duration // of a lease; default 1 s
+	faults string // DAYBOOK_FAULTS
+	counts string // DAYBOOK_FAULT_COUNTS
+	queue  string
+	apart  bool // without a projector
+	log    string
+	name   string
+	// A busy machine may let a process stand still for seconds. Short ones are
+	// only for what waits for their end: a takeover for the lease's, a question to
+	// the provider for the refund's.
+	timeout time.Duration // of a refund; default 20 s
+	ttl     time.Duration // of a lease; default 15 s
 	more    []string
 	embeds  bool // the worker of this package instead of runner
 }
@@ -143,10 +146,10 @@ func (s *site) start(t testing.TB, p *provider, w worker) *process {
 		w.log = filepath.Join(s.logs, fmt.Sprintf("worker-%d.log", s.procs.Add(1)))
 	}
 	if w.timeout == 0 {
-		w.timeout = time.Second
+		w.timeout = 20 * time.Second
 	}
 	if w.ttl == 0 {
-		w.ttl = time.Second
+		w.ttl = 15 * time.Second
 	}
 	args := s.flags()
 	if p.mode == fenced || w.embeds {

@@ -51,7 +51,7 @@ func TestZombieInsideACall(t *testing.T) {
 				}
 			})
 			r := s.submit(t, "zombie", "q", "ORD-1001")
-			zombie := s.start(t, p, worker{embeds: true, more: []string{"--stubborn"}})
+			zombie := s.start(t, p, worker{embeds: true, ttl: 3 * time.Second, timeout: 3 * time.Second, more: []string{"--stubborn"}})
 			started <- zombie
 			if err := <-frozen; err != nil {
 				t.Fatalf("freeze: %v", err)
@@ -142,7 +142,7 @@ func TestZombieWrites(t *testing.T) {
 			point, nth, _ := strings.Cut(tt.point, "@")
 			// It dawdles at the point, and is frozen there: everything of the process
 			// stands still until the other one is done.
-			zombie := s.start(t, p, worker{faults: point + "=delay:3s@" + nth, counts: counts})
+			zombie := s.start(t, p, worker{faults: point + "=delay:5s@" + nth, counts: counts, ttl: 3 * time.Second, timeout: 3 * time.Second})
 			until(t, "freeze", func() error {
 				c, err := fault.Counts(counts)
 				if err == nil && c[point].Fired == 0 {
@@ -201,9 +201,9 @@ func TestZombieWrites(t *testing.T) {
 func TestCallLongerThanALease(t *testing.T) {
 	s := embeddedSite(t)
 	p := s.provider(t, opaque)
-	p.set(func(p *provider) { p.delay = 3 * time.Second })
+	p.set(func(p *provider) { p.delay = 10 * time.Second })
 	r := s.submit(t, "slow", "q", "ORD-1001")
-	w := s.start(t, p, worker{timeout: time.Minute})
+	w := s.start(t, p, worker{timeout: time.Minute, ttl: 3 * time.Second})
 	until(t, "end", func() error { return s.resting(t, r.ID, true) })
 	w.stop(t)
 	if end, err := s.store.Run(t.Context(), r.ID); err != nil || end.State != ledger.Finished || end.Epoch != 1 {
