@@ -231,7 +231,7 @@ func (w *world) again(rt *rapid.T) {
 	if w.refusable(rt, x.a, err) {
 		return
 	}
-	w.verdict(rt, v, w.model.again(x.a.lease, x.in.Token))
+	w.verdict(rt, v, w.model.again(x.a.lease, x.in))
 	x.where = gone
 	if v.Kind == ledger.Execute {
 		x.where = ready

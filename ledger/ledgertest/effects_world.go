@@ -123,11 +123,7 @@ func (m *modelEffect) begin(l ledger.Lease, in ledger.Intent, now time.Duration)
 	case events.EffectAbandoned:
 		return ledger.GivenUp
 	case events.EffectApplied:
-		s := m.attempts[m.settled]
-		if s.run == l.RunID && s.call == in.Call || s.args == string(in.Arguments) {
-			return ledger.Replay
-		}
-		return ledger.Conflict
+		return m.applied(l, in)
 	}
 	a := m.latest()
 	if a.run != l.RunID {
@@ -141,6 +137,16 @@ func (m *modelEffect) begin(l ledger.Lease, in ledger.Intent, now time.Duration)
 	return ledger.InDoubt
 }
 
+// applied is the verdict on an effect that has happened: its own call gets the
+// outcome, another one only if it asks for the very same.
+func (m *modelEffect) applied(l ledger.Lease, in ledger.Intent) ledger.VerdictKind {
+	s := m.attempts[m.settled]
+	if s.run == l.RunID && s.call == in.Call || s.args == string(in.Arguments) {
+		return ledger.Replay
+	}
+	return ledger.Conflict
+}
+
 func (m *modelEffect) attempt(l ledger.Lease, in ledger.Intent) ledger.VerdictKind {
 	m.state = events.EffectStarted
 	m.attempts = append(m.attempts, modelAttempt{token: in.Token, run: l.RunID, epoch: l.Epoch, call: in.Call, args: string(in.Arguments)})
@@ -148,16 +154,16 @@ func (m *modelEffect) attempt(l ledger.Lease, in ledger.Intent) ledger.VerdictKi
 }
 
 // again is the verdict on a token that has begun.
-func (m *modelEffect) again(l ledger.Lease, token events.ID) ledger.VerdictKind {
+func (m *modelEffect) again(l ledger.Lease, in ledger.Intent) ledger.VerdictKind {
 	a := m.latest()
 	switch {
-	case m.state == events.EffectStarted && a.token == token && a.epoch == l.Epoch:
+	case m.state == events.EffectStarted && a.token == in.Token && a.epoch == l.Epoch:
 		return ledger.Execute
-	case m.state == events.EffectApplied:
-		return ledger.Replay
+	case m.state == events.EffectApplied: // by another attempt, maybe another call's
+		return m.applied(l, in)
 	case m.state == events.EffectAbandoned:
 		return ledger.GivenUp
-	case m.state == events.EffectStarted && a.token == token:
+	case m.state == events.EffectStarted && a.token == in.Token:
 		m.state = events.EffectInDoubt
 	case m.state == events.EffectNotApplied:
 		return 0
