@@ -56,7 +56,7 @@ func (s *server) connect(t testing.TB) *nats.Conn {
 
 func ctx(t testing.TB) context.Context {
 	t.Helper()
-	c, cancel := context.WithTimeout(context.Background(), 20*time.Second) // also usable while the test cleans up
+	c, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // also usable while the test cleans up
 	t.Cleanup(cancel)
 	return c
 }
@@ -80,10 +80,10 @@ func admin(t testing.TB, nc *nats.Conn) natsjs.JetStream {
 }
 
 func harness(t *testing.T) eventstest.Harness {
-	const buffer, ackWait = 200, time.Second
+	const buffer, ackWait = 200, 3 * time.Second
 	srv := startServer(t, 0)
 	nc := srv.connect(t)
-	bus := openBus(t, nc, jetstream.Config{SyncAlways: true, AckWait: ackWait, BufferEvents: buffer, RequestTimeout: 500 * time.Millisecond})
+	bus := openBus(t, nc, jetstream.Config{SyncAlways: true, AckWait: ackWait, BufferEvents: buffer, RequestTimeout: 2 * time.Second})
 	js := admin(t, nc)
 	must := func(t *testing.T, err error) {
 		t.Helper()

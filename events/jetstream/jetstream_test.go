@@ -316,7 +316,7 @@ func TestRestarts(t *testing.T) {
 	nc := srv.connect(t)
 	bus := openBus(t, nc, jetstream.Config{AckWait: time.Second, RequestTimeout: 200 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	js := admin(t, nc)
-	bg, cancel := context.WithTimeout(context.Background(), time.Minute)
+	bg, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	var want sync.Map // hash → true once Record returned
 	var wg sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 )
 
 func open(t *testing.T) eventstest.Harness {
-	const buffer, ackWait = 200, 50 * time.Millisecond
+	const buffer, ackWait = 200, 3 * time.Second
 	s := memory.NewStream(memory.Config{Buffer: buffer, AckWait: ackWait, MaxDelay: 20 * time.Millisecond})
 	return eventstest.Harness{
 		Buffer: buffer, AckWait: ackWait,
