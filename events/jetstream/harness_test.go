@@ -2,7 +2,7 @@ package jetstream_test
 
 import (
 	"context"
-	"strings"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"github.com/daybookhq/daybook/events/eventstest"
 	"github.com/daybookhq/daybook/events/jetstream"
 	"github.com/daybookhq/daybook/internal/embedded"
+	"github.com/daybookhq/daybook/internal/testenv/pgserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,9 +29,12 @@ type server struct {
 
 func startServer(t testing.TB, sync time.Duration) *server {
 	t.Helper()
-	s := &server{cfg: embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0", SyncInterval: sync}}
+	port, err := pgserver.FreePort() // the same ever after
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{cfg: embedded.Config{StoreDir: t.TempDir(), Listen: fmt.Sprintf("127.0.0.1:%d", port), SyncInterval: sync}}
 	s.start(t)
-	s.cfg.Listen = strings.TrimPrefix(s.srv.ClientURL(), "nats://") // the same port ever after
 	t.Cleanup(func() { s.srv.Shutdown() })
 	return s
 }

@@ -2,12 +2,14 @@ package testenv
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/daybookhq/daybook/internal/embedded"
+	"github.com/daybookhq/daybook/internal/testenv/pgserver"
 )
 
 // A NATSServer is a NATS server with JetStream in this process, fsyncing before
@@ -24,9 +26,19 @@ type NATSServer struct {
 func NATS(t testing.TB) *NATSServer {
 	t.Helper()
 	s := &NATSServer{t: t, store: t.TempDir()}
-	s.start("127.0.0.1:0")
+	s.start(freeAddress(t))
 	t.Cleanup(s.Stop)
 	return s
+}
+
+// freeAddress is where a server can listen, also once more after it was down.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	port, err := pgserver.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // URL is where clients connect. It stays the same over restarts.
@@ -82,7 +94,7 @@ type NATSProcess struct {
 func StartNATSProcess(t testing.TB) *NATSProcess {
 	t.Helper()
 	p := &NATSProcess{t: t, binary: Build(t, "internal/testenv/cmd/natsd"), store: t.TempDir()}
-	p.start("127.0.0.1:0")
+	p.start(freeAddress(t))
 	t.Cleanup(p.Kill)
 	return p
 }

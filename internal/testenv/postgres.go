@@ -161,7 +161,7 @@ func ensureTemplate(conn *pgx.Conn, name string, migrate func(dsn string) error)
 // moment to go, and while it is there the name is held.
 func publish(conn *pgx.Conn, from, to string) error {
 	ctx := context.Background()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		var open int
 		err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", from).Scan(&open)

@@ -56,7 +56,7 @@ func (s *Server) Crash(cut, mend func() error) error {
 			return fmt.Errorf("kill postgres: process %d: %w", p, err)
 		}
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for _, p := range pids {
 		for alive(p) {
 			if time.Now().After(deadline) {

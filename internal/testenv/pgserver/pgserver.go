@@ -7,6 +7,7 @@ package pgserver
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -102,7 +103,7 @@ func (s *Server) initialise(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if s.port, err = freePort(); err != nil {
+	if s.port, err = FreePort(); err != nil {
 		return err
 	}
 	if err := s.configure(cfg); err != nil {
@@ -157,7 +158,7 @@ func (s *Server) DSN(database string) string {
 // Start starts a stopped or killed server, on the same data and port, and
 // returns when it takes connections.
 func (s *Server) Start() error {
-	if err := s.run("pg_ctl", "-D", s.data(), "-l", s.logFile(), "-w", "-t", "60", "start"); err != nil {
+	if err := s.run("pg_ctl", "-D", s.data(), "-l", s.logFile(), "-w", "-t", "180", "start"); err != nil {
 		return fmt.Errorf("%w\nserver log:\n%s", err, s.Log())
 	}
 	return nil
@@ -165,7 +166,7 @@ func (s *Server) Start() error {
 
 // Stop stops the server and returns when it has ended.
 func (s *Server) Stop(mode StopMode) error {
-	return s.run("pg_ctl", "-D", s.data(), "-m", string(mode), "-w", "-t", "60", "stop")
+	return s.run("pg_ctl", "-D", s.data(), "-m", string(mode), "-w", "-t", "180", "stop")
 }
 
 // Log is the end of what the server wrote to its log.
@@ -206,11 +207,17 @@ func (s *Server) run(program string, args ...string) error {
 	return nil
 }
 
-// freePort is a port that was free a moment ago.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// FreePort is a port of 127.0.0.1 that was free a moment ago. It is not one of
+// those that outgoing connections get (from 32768 on Linux): a server that is
+// down for a while would find it taken.
+func FreePort() (port int, err error) {
+	const low, high = 15_000, 32_000
+	for range 100 {
+		port = low + rand.IntN(high-low) //nolint:gosec // no secret
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, fmt.Errorf("no free port: %w", err)
 }

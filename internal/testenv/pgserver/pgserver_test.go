@@ -142,7 +142,7 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 				_, err := os.Stat(dir)
 				return !alive(pid) && os.IsNotExist(err)
 			}
-			deadline := time.After(20 * time.Second)
+			deadline := time.After(2 * time.Minute)
 			tick := time.NewTicker(10 * time.Millisecond)
 			defer tick.Stop()
 			for !gone() {
