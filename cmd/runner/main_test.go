@@ -42,7 +42,7 @@ func awaits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: awaits FILE")
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
 		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
 			return
@@ -60,7 +60,7 @@ func TestWorkerWaitsForItsServers(t *testing.T) {
 	srv := testenv.NATS(t)
 	srv.Stop()
 	pg := strings.Replace(db, "postgres@", "postgres:hunter2@", 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 
 	lines := make(chan string, 1000)
@@ -118,14 +118,28 @@ func TestWorkerWaitsForItsServers(t *testing.T) {
 
 // A projector told to stop while it waits for its database ends in order.
 func TestProjectorStopsWhileItWaits(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	var stderr bytes.Buffer
+	stderr := untilSaid{text: "is away, trying again", then: cancel}
 	code := run(ctx, []string{"projector", "--postgres", "postgres://me:hunter2@127.0.0.1:1/x", "--nats", "nats://127.0.0.1:1"}, nil, &stderr, &stderr)
 	out := stderr.String()
 	if code != exitOK || !strings.Contains(out, "PostgreSQL is away, trying again\" at=127.0.0.1:1/x") || strings.Contains(out, "hunter2") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
+}
+
+// untilSaid calls then once text has been written, in one piece.
+type untilSaid struct {
+	bytes.Buffer
+	text string
+	then func()
+}
+
+func (u *untilSaid) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(u.text)) {
+		defer u.then()
+	}
+	return u.Buffer.Write(b)
 }
 
 func migrate(t *testing.T, pg string) {
