@@ -116,7 +116,7 @@ func (s cellState) step(in linearIn, out linearOut) (bool, cellState) {
 	if s.eff.find(in.in.Token) == nil {
 		return false, s
 	}
-	want := s.eff.again(in.lease(), in.in.Token)
+	want := s.eff.again(in.lease(), in.in)
 	return out.verdict == want && (want != 0) == (out.err == ""), s
 }
 
