@@ -152,6 +152,13 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 			m.Fault("budget", `want dollars in quotes that a run may spend, such as "0.50", got %q`, s)
 		}
 	}
+	if rm := m.Map("retry"); rm != nil {
+		a.Retry = Retry{MaxAttempts: int(rm.Int("max_attempts", 1)), Backoff: rm.Duration("backoff"), MaxBackoff: rm.Duration("max_backoff")}
+		if a.Retry.MaxBackoff > 0 && a.Retry.MaxBackoff < a.Retry.Backoff {
+			rm.Fault("max_backoff", "%s is less than backoff, %s; write at least as much", a.Retry.MaxBackoff, a.Retry.Backoff)
+		}
+		rm.Done("retry")
+	}
 	m.Done("an agent")
 	return a
 }

@@ -178,6 +178,9 @@ type Projected struct {
 type Store interface {
 	Runs
 	Forks
+	Queues
+	Holds
+	DeadLetters
 	Barriers
 	Effects
 	Approvals
