@@ -59,6 +59,14 @@ generate: ## go generate changes nothing
 models: ## the protocol and its wrong designs in Spin: each comes out as it must (models/check.sh)
 	models/check.sh
 
+MUTATIONS ?= # flags, such as -bugs early_probe,no_fence or -all
+mutations: ## every seeded bug of internal/bug is found by the tests that must find it
+	go run ./internal/bug/cmd/mutations $(MUTATIONS)
+
+failpoints: ## every action at every failpoint, every seed of the chaos: an hour or more
+	DAYBOOK_E2E_ALL=1 go test $(FAULTS) -timeout 4h -v -run '^TestFailpointActions$$' ./e2e
+	DAYBOOK_E2E_ALL=1 go test -timeout 1h -v -run '^TestChaosOfTheLedger$$' ./runtime
+
 refunds: ## 209 refunds, each with a crash between effect and record (microsoft/agent-framework#3938)
 	go test -count=1 -v -run '^TestRefundsOverACrash$$' ./runtime
 

@@ -3,6 +3,7 @@ package arch
 import (
 	"go/ast"
 	"go/token"
+	"strings"
 	"testing"
 )
 
@@ -14,6 +15,9 @@ func TestSeededBugsAreSown(t *testing.T) {
 		if f.pkg == "internal/bug" && !f.test {
 			bugNames(f.syntax, declared, listed)
 			continue
+		}
+		if strings.HasPrefix(f.pkg, "internal/bug/") {
+			continue // what runs the tests against them
 		}
 		calls := map[ast.Node]bool{} // selectors that are the argument of bug.On
 		ast.Inspect(f.syntax, func(n ast.Node) bool {

@@ -45,6 +45,12 @@ const (
 	EndNeedsLease Bug = "end_needs_lease"
 	// WaitersNotWoken: a run that waits for an effect is not told that it is decided.
 	WaitersNotWoken Bug = "waiters_not_woken"
+	// ApprovalNotConsumed: an approval is good for any number of executions.
+	ApprovalNotConsumed Bug = "approval_not_consumed"
+	// ApprovalNoDigest: an approval is good for whatever arguments the call has now.
+	ApprovalNoDigest Bug = "approval_no_digest"
+	// SwitchIgnored: a tool that was switched off is called all the same.
+	SwitchIgnored Bug = "switch_ignored"
 )
 
 // Leases, the journal and the record.
@@ -74,6 +80,7 @@ func All() []Bug {
 	return []Bug{
 		RereadDecides, ReexecStarted, ExpireStarted, BeginNotDurable, ExecuteUnavailable, NoBegin, RecordFirst, TimeoutIsFailure,
 		EarlyProbe, DefiniteAfterUnclear, KeyedForever, TokenBlind, ConflictReplays, EndNeedsLease, WaitersNotWoken,
+		ApprovalNotConsumed, ApprovalNoDigest, SwitchIgnored,
 		NoFence, HeartbeatIgnoresEpoch, NoEpochBase, AckBeforeCommit, FactsTrusted, DuplicateKey, CostLost, RedactorSkipsKeys,
 		VerifyIgnoresTail,
 	}
