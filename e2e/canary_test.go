@@ -128,6 +128,9 @@ func TestCanarySearchCanFail(t *testing.T) {
 }
 
 // TestCanary lets customers and tools say secrets and searches every store for them.
+// open-multi-agent/open-multi-agent#339
+// n8n-io/n8n#34740
+// langgenius/dify#37047
 func TestCanary(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		s := embeddedSite(t)

@@ -170,6 +170,7 @@ const atOnce = 4
 // TestFailpoints kills a worker at every point, for each kind of recovery, on
 // both kinds of site, and lets another one go on: the run ends or waits for a
 // person, the money has moved at most once, and the record is whole.
+// langchain-ai/langgraph#8764
 func TestFailpoints(t *testing.T) {
 	binary(t, "cmd/runner")
 	binary(t, "e2e/worker")

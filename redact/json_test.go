@@ -43,6 +43,7 @@ func TestKeyNames(t *testing.T) {
 	}
 }
 
+// NousResearch/hermes-agent#72925
 func TestJSONByKeyName(t *testing.T) {
 	r := newTest(t)
 	m := func(name, v string) string { return `"` + marker(name, fingerprint(testKey, v)) + `"` }

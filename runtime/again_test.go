@@ -41,6 +41,8 @@ func (c *countingLedger) Claim(ctx context.Context, r ledger.ClaimRequest) ([]le
 	return cs, err
 }
 
+// riverqueue/river#682
+// riverqueue/river#347
 func TestDestructiveCallMayOutlastItsLease(t *testing.T) {
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{Timeout: time.Minute}, func(ctx context.Context, _ *tools.Invocation, _ text) (string, error) {
 		select {

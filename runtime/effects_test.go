@@ -52,6 +52,7 @@ func (p *provider) effects() (n int) {
 
 var errLost = errors.New("connection reset while waiting for the answer")
 
+// faremeter/interchange PR#84
 func TestUnclearOutcomeWaitsForAPerson(t *testing.T) {
 	var p provider
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{}, func(_ context.Context, inv *tools.Invocation, _ text) (string, error) {

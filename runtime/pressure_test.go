@@ -40,6 +40,7 @@ func (w *world) withFullJournal() *fullJournal {
 	return j
 }
 
+// restatedev/restate#5374
 func TestHeartbeatsGoOnWhileTheJournalIsFull(t *testing.T) {
 	in, out := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{Timeout: time.Minute}, func(_ context.Context, inv *tools.Invocation, _ text) (string, error) {

@@ -60,6 +60,7 @@ func TestRunGoesThroughTheWholeSystem(t *testing.T) {
 	w.whole()
 }
 
+// adham90/ruby_llm-agents PR#35
 func TestModelErrorsAreRetriedAndRecorded(t *testing.T) {
 	down := func(after time.Duration) scripted.Answer {
 		return scripted.Answer{Err: &model.Error{Kind: "overloaded", Retryable: true, RetryAfter: after, Err: errors.New("busy")}}
@@ -144,6 +145,7 @@ func TestReadonlyCallsRunTogetherAndDestructiveOnesAlone(t *testing.T) {
 	}
 }
 
+// ablative-io/aion#230
 func TestCancelEndsARunningCall(t *testing.T) {
 	started := make(chan struct{})
 	w := newWorld(t, scripted.Script(payOnce), pay(tools.Definition{Timeout: 20 * time.Second}, func(ctx context.Context, _ *tools.Invocation, _ text) (string, error) {
@@ -308,5 +310,34 @@ func TestTraceGoesFromSubmitToEveryEvent(t *testing.T) {
 	w.until("the feed has every event", func() bool { return len(w.stream.FeedMessages()) == len(w.history(r.ID)) })
 	if f := last[events.ToolExecutionFinished](w, r.ID); !slices.Contains([]string{"done", trace}, f.Result.Output) {
 		t.Errorf("the tool saw trace %q", f.Result.Output)
+	}
+}
+
+// julep-ai/julep#786, temporalio/sdk-java PR#2860: an event carries what is new,
+// never the conversation so far.
+func TestEventsDoNotGrowWithTheHistory(t *testing.T) {
+	echo := must(tools.New(tools.Definition{Name: "echo", Description: "Echoes.", Effect: tools.Readonly, Trust: tools.Own},
+		func(_ context.Context, _ *tools.Invocation, in text) (string, error) { return "said " + in.Text, nil }))
+	const turns = 12
+	long := calls(scripted.Call{Name: "echo", Arguments: `{"text":"` + strings.Repeat("word ", 200) + `"}`})
+	w := newWorld(t, scripted.Script(append(slices.Repeat([]scripted.Answer{long}, turns), finish)...), echo)
+	w.limits.MaxTurns = turns + 2
+	w.start()
+	r := w.wait(w.submit("go").ID, false)
+	sizes, turn := map[int]int{}, 0
+	err := w.store.Events(t.Context(), r.ID, 1, func(e events.Sealed) error {
+		if e.Envelope().Type == events.TypeOf(events.TurnStarted{}) {
+			turn++
+		}
+		sizes[turn] += len(e.Bytes())
+		return nil
+	})
+	if err != nil || turn != turns+1 {
+		t.Fatalf("%d turns, %v\n%s", turn, err, w.story(r.ID))
+	}
+	for n := 3; n <= turns; n++ {
+		if sizes[n] > sizes[2]+100 { // a number may have more digits
+			t.Errorf("the events of turn %d have %d bytes, those of turn 2 %d", n, sizes[n], sizes[2])
+		}
 	}
 }

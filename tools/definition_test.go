@@ -191,6 +191,7 @@ func TestDefinitionIsCopied(t *testing.T) {
 }
 
 // SG-16, SG-18: no statement is not harmless, and does not depend on trust.
+// MervinPraison/PraisonAI#4217
 func TestUnsetEffectIsDestructive(t *testing.T) {
 	for effect, want := range map[tools.Effect]bool{"": true, tools.Destructive: true, tools.Readonly: false, tools.Idempotent: false} {
 		for _, trust := range []tools.Trust{"", tools.Own, tools.External} {

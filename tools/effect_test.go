@@ -78,6 +78,7 @@ func TestOtherArgumentsUnderTheSameIdentityConflict(t *testing.T) {
 }
 
 // SG-16: no statement of an effect goes through the protocol too.
+// crewAIInc/crewAI#5802
 func TestUndeclaredToolIsDestructive(t *testing.T) {
 	p := &provider{}
 	d := refund

@@ -13,6 +13,7 @@ import (
 )
 
 // Time that is up, before or while the tool runs.
+// hatchet-dev/hatchet#1022
 func TestTimeOfADestructiveCall(t *testing.T) {
 	lease := errors.Join(errors.New("epoch 4 took over"), tools.ErrLeaseLost)
 	tests := []struct {

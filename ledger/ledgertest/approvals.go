@@ -492,6 +492,7 @@ func testListApprovals(t *testing.T, h Harness) {
 	}
 }
 
+// openai/openai-agents-python PR#5105
 func testDecideNames(t *testing.T, h Harness) {
 	a := start(t, h)
 	v := a.asked(refund(ask))

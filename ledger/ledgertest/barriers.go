@@ -131,6 +131,7 @@ func testPrefixAgain(t *testing.T, h Harness) {
 	}
 }
 
+// langchain-ai/langgraph#8234
 func testPrefixChecks(t *testing.T, h Harness) {
 	a, stranger := start(t, h), start(t, h)
 	es := a.events(5)

@@ -17,6 +17,7 @@ var claimTests = []conformance{
 	{"not before it is due", testDue},
 	{"only from its queues and up to the limit", testQueuesAndLimit},
 	{"only with the capabilities of the run", testCapabilities},
+	{"whoever cannot be taken does not stand in the way", testClaimGoesPast},
 	{"a live lease is not taken, a lapsed one is, and epochs grow", testLapse},
 	{"a heartbeat keeps a lease", testHeartbeatKeeps},
 	{"a heartbeat renews a lapsed lease that nobody took", testHeartbeatRenews},
@@ -51,6 +52,8 @@ func submitWith(t tb, h Harness, change func(*ledger.Submission)) ledger.Run {
 	return r
 }
 
+// hatchet-dev/hatchet#4130
+// dbos-inc/dbos-transact-java#491
 func testConcurrentClaims(t *testing.T, h Harness) {
 	const runs, workers = 40, 64
 	for range runs {
@@ -132,6 +135,23 @@ func testQueuesAndLimit(t *testing.T, h Harness) {
 	}
 }
 
+// riverqueue/river#1258: a sweep that looks at the first page alone finds nothing
+// for ever once that page is full of what it cannot take.
+func testClaimGoesPast(t *testing.T, h Harness) {
+	var queue string
+	for range 60 {
+		queue = submitWith(t, h, func(s *ledger.Submission) {
+			if s.Requires = []string{"a tool of nobody"}; queue != "" {
+				s.Queue = queue
+			}
+		}).Queue
+	}
+	last := submitWith(t, h, func(s *ledger.Submission) { s.Queue = queue })
+	if cs := claimIn(t, h, queue, 1); len(cs) != 1 || cs[0].Run.ID != last.ID {
+		t.Errorf("behind 60 runs that need another worker: claimed %d", len(cs))
+	}
+}
+
 func testCapabilities(t *testing.T, h Harness) {
 	r := submitWith(t, h, func(s *ledger.Submission) { s.Requires = []string{"mail", "refund"} })
 	for _, has := range [][]string{nil, {"mail"}, {"refunds", "mail"}} {
@@ -148,6 +168,7 @@ func testCapabilities(t *testing.T, h Harness) {
 	}
 }
 
+// dbos-inc/dbos-transact-py#742
 func testLapse(t *testing.T, h Harness) {
 	a := start(t, h)
 	if a.lease.Epoch != 1 || a.lease.Remaining > leaseTTL || a.lease.Remaining < leaseTTL-slack {

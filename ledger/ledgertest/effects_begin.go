@@ -106,6 +106,7 @@ func testSameTokenEnded(t *testing.T, h Harness) {
 	}
 }
 
+// dbos-inc/dbos-transact-py#818
 func testFencedBegin(t *testing.T, h Harness) {
 	a := start(t, h)
 	b := a.successor()
@@ -157,6 +158,7 @@ func testEndedRun(t *testing.T, h Harness) {
 	}
 }
 
+// hatchet-dev/hatchet#552
 func testOpaqueTakeover(t *testing.T, h Harness) {
 	for _, kind := range []string{ledger.RecoveryNone, ledger.RecoveryProbe} {
 		a := start(t, h)

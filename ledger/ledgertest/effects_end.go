@@ -316,6 +316,7 @@ func testEndOfEndedRun(t *testing.T, h Harness) {
 	}
 }
 
+// pydantic/pydantic-ai#7110
 func testLargeResult(t *testing.T, h Harness) {
 	a := start(t, h)
 	in := refund()

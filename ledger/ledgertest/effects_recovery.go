@@ -8,6 +8,7 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 )
 
+// agentrust-io/cmcp#571
 func testKeyedRepeat(t *testing.T, h Harness) {
 	keyed := recovery(ledger.RecoveryKeyed)
 	a := start(t, h)
@@ -140,6 +141,7 @@ func testCancellingRepeatsNothing(t *testing.T, h Harness) {
 	}
 }
 
+// agentarea/agentarea PR#320
 func testScopesAndRecoveries(t *testing.T, h Harness) {
 	n := 0
 	for _, s := range []ledger.Scope{ledger.ScopeRun, ledger.ScopeSession, ledger.ScopeOwner, ledger.ScopeTenant} {

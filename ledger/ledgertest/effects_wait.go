@@ -94,6 +94,7 @@ func testWaiters(t *testing.T, h Harness) {
 	}
 }
 
+// langchain-ai/langgraph#8039
 func testNoLostWakeUp(t *testing.T, h Harness) {
 	// Decided first: then Park refuses to wait.
 	a := start(t, h, inSession("s"))

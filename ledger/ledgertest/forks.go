@@ -298,6 +298,7 @@ func testStrangerDoesNotAdopt(t *testing.T, h Harness) {
 	}
 }
 
+// hatchet-dev/hatchet#2573
 func testCancellingBeginsNothing(t *testing.T, h Harness) {
 	a := start(t, h)
 	done, refused := refund(), refund(order(8))
@@ -320,7 +321,7 @@ func testCancellingBeginsNothing(t *testing.T, h Harness) {
 	a.want(ledger.Replay, refund(call(2, 1))) // what was done is still told
 	list, err := h.Store.Summaries(t.Context(), ledger.RunFilter{States: []ledger.State{ledger.Cancelling}})
 	if err != nil || len(list) != 1 || list[0].CancelBy != "ann" || list[0].CancelAt.IsZero() || list[0].Worker == "" {
-		t.Errorf("hatchet-dev/hatchet#2573: runs that are cancelling: %+v, %v", list, err)
+		t.Errorf("runs that are cancelling: %+v, %v", list, err)
 	}
 }
 

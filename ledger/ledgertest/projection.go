@@ -79,6 +79,7 @@ func testAnyOrder(t *testing.T, h Harness) {
 	})
 }
 
+// nats-io/nats-server#7302
 func testArrivesTwice(t *testing.T, h Harness) {
 	_, es := plainRun(t, h, 1, 2)
 	if p := h.project(t, es...); p.Events != len(es) || p.Folded != len(es) {
@@ -108,6 +109,7 @@ func takeover(t tb, h Harness, run ledger.Run) *actor {
 	return b
 }
 
+// nats-io/nats-server#4786
 func testZombieEvents(t *testing.T, h Harness) {
 	a := start(t, h)
 	a.opening()
@@ -177,6 +179,7 @@ func hasFinding(fs []ledger.Finding, kind ledger.FindingKind, seq uint64, text s
 	return false
 }
 
+// hatchet-dev/hatchet#2803
 func testPoison(t *testing.T, h Harness) {
 	_, es := plainRun(t, h, 1, 1)
 	data := events.AppendMessage(nil, es)

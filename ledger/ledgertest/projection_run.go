@@ -230,6 +230,7 @@ func testEventPages(t *testing.T, h Harness) {
 	}
 }
 
+// maximhq/bifrost#1665
 func testBlobs(t *testing.T, h Harness) {
 	for range 2 {
 		hash, err := h.Store.PutBlob(t.Context(), "acme", "text/plain", []byte("content"))

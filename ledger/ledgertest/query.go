@@ -73,6 +73,7 @@ func (a *actor) openCall(turn, index int, tool string) {
 	a.note(events.ToolExecutionStarted{Call: events.CallID{Turn: turn, Index: index}, Attempt: 1, Tool: tool, Effect: "readonly", Arguments: json.RawMessage(`{}`)})
 }
 
+// temporalio/temporal#1106
 func testCallPages(t *testing.T, h Harness) {
 	want := 0
 	for i := range 4 {

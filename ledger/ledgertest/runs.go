@@ -39,6 +39,7 @@ func submission(t tb) ledger.Submission {
 	return ledger.Submission{Tenant: "acme", Queue: name, Agent: "clerk", ClientKey: name, Input: input, InputMAC: []byte("mac")}
 }
 
+// mastra-ai/mastra#13629
 func testSubmitTwice(t *testing.T, h Harness) {
 	s := submission(t)
 	first, existed, err := h.Store.Submit(t.Context(), s)

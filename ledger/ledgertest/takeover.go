@@ -109,6 +109,7 @@ func testSetAside(t *testing.T, h Harness) {
 	}
 }
 
+// n8n-io/n8n PR#33845
 func testBilledFacts(t *testing.T, h Harness) {
 	a := start(t, h)
 	cost := events.PicoUSD(5)

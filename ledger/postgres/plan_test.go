@@ -94,6 +94,7 @@ func fill(ctx context.Context, tx sqlstore.Tx) error {
 var scanOf = regexp.MustCompile(`Seq Scan on (\w+)[^(]*\(cost=0\.00\.\.(?:[1-9]|0\.[1-9]|0\.0[1-9])`)
 
 // TestPlans: no listing reads a big table from end to end.
+// PrefectHQ/prefect#22876
 func TestPlans(t *testing.T) {
 	d := &explained{database: openTest(t, testenv.MigratedPostgres(t, migrations.Digest(migrations.PostgreSQL), migrate))}
 	if err := d.Write(t.Context(), fill); err != nil {

@@ -20,7 +20,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/daybookhq/daybook/internal/bug"
@@ -150,6 +149,13 @@ func (r *runner) control(bugs []bug.Bug, all bool) error {
 		}
 	}
 	for _, l := range layers {
+		if used[l.name] {
+			if _, err := r.binary(l.pkg); err != nil {
+				return err
+			}
+		}
+	}
+	for _, l := range layers {
 		if !used[l.name] {
 			continue
 		}
@@ -169,8 +175,8 @@ func (r *runner) control(bugs []bug.Bug, all bool) error {
 // mutate runs the layers against the bugs and prints the table.
 func (r *runner) mutate(bugs []bug.Bug, all bool) error {
 	var survived []string
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nbug\tfound by\tfirst test that failed\ttook")
+	const row = "%-31s %-27s %5s  %s\n"
+	fmt.Printf("\n"+row, "bug", "found by", "took", "first test that failed")
 	for _, b := range bugs {
 		began := time.Now()
 		var found []string
@@ -197,10 +203,7 @@ func (r *runner) mutate(bugs []bug.Bug, all bool) error {
 		if all && first == "" {
 			survived = append(survived, string(b)+" survived everything")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", b, strings.Join(found, ", "), first, time.Since(began).Round(time.Second))
-	}
-	if err := w.Flush(); err != nil {
-		return err
+		fmt.Printf(row, b, strings.Join(found, ", "), time.Since(began).Round(time.Second), first)
 	}
 	if len(survived) > 0 {
 		return fmt.Errorf("the tests let bugs live:\n  %s", strings.Join(survived, "\n  "))

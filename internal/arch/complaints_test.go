@@ -1,0 +1,125 @@
+package arch
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the tests of each row into docs/complaints.md")
+
+// openComplaints: thread → why no test names it yet. A row that has got a test
+// goes from here.
+var openComplaints = map[string]string{
+	"langchain-ai/langgraph#7780":     "approvals are proven in the ledger; a worker's wait for one has no test that names this yet",
+	"inngest/inngest PR#2775":         "belongs to the queue's retries",
+	"dbos-inc/dbos-transact-py#805":   "belongs to the watchdog",
+	"triggerdotdev/trigger.dev#1566":  "belongs to the queue's limits",
+	"triggerdotdev/trigger.dev#2561":  "belongs to the queue's limits",
+	"temporalio/sdk-go#1693":          "scripted loops, the only positional ones, are not built",
+	"egonSchiele/agency-lang PR#1079": "belongs to budgets",
+	"hatchet-dev/hatchet#5005":        "plans are tested (TestPlans); no schedule of statistics for partitioned parents",
+	"hatchet-dev/hatchet#4930":        "totals are kept per run; nothing counts over all runs yet",
+	"temporalio/temporal#10145":       "no test bounds the size of indexes",
+}
+
+// thread is how docs/complaints.md and comments of tests name one.
+var thread = regexp.MustCompile(`[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+(?: PR)?#[0-9]+`)
+
+// TestComplaints: each thread of docs/complaints.md has a test whose comment
+// names it, and the tests that the table names exist.
+func TestComplaints(t *testing.T) {
+	const file = "docs/complaints.md"
+	b, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := threadsInTests(t)
+	lines := strings.Split(string(b), "\n")
+	rows := map[string]bool{}
+	for i, line := range lines {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !thread.MatchString(cells[1]) {
+			continue
+		}
+		id := strings.TrimSpace(cells[1])
+		rows[id] = true
+		have := tests[id]
+		reason, open := openComplaints[id]
+		switch {
+		case len(have) == 0 && !open:
+			t.Errorf("%s: no test names %s; name it in the comment of the test that would have found it", file, id)
+		case len(have) > 0 && open:
+			t.Logf("openComplaints: %s has %s now: take it out", id, have)
+		}
+		shown := strings.Join(have, ", ")
+		if open && len(have) == 0 {
+			shown = "open: " + reason
+		}
+		for _, name := range strings.Split(strings.TrimSpace(cells[3]), ", ") {
+			if !*update && !open && name != "" && !slices.Contains(have, name) {
+				t.Errorf("%s: %s names test %q, which does not name the thread; run go test ./internal/arch -run TestComplaints -update", file, id, name)
+			}
+		}
+		lines[i] = fmt.Sprintf("|%s|%s| %s |", cells[1], cells[2], shown)
+	}
+	for id := range openComplaints {
+		if !rows[id] {
+			t.Errorf("openComplaints: %s is no row of %s", id, file)
+		}
+	}
+	if len(rows) < 50 {
+		t.Errorf("%s has %d rows; is it still a table of threads?", file, len(rows))
+	}
+	if *update {
+		if err := os.WriteFile(filepath.Join(root, file), []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// threadsInTests maps threads to the test functions whose comments name them:
+// above the function or inside it.
+func threadsInTests(t *testing.T) map[string][]string {
+	found := map[string][]string{}
+	for _, f := range tree(t) {
+		if !f.test || f.pkg == "internal/arch" {
+			continue
+		}
+		for _, group := range f.syntax.Comments {
+			for _, id := range thread.FindAllString(group.Text(), -1) {
+				if fn := testAt(f.syntax, group); fn != "" {
+					name := path.Base(f.pkg) + "." + fn
+					if !slices.Contains(found[id], name) {
+						found[id] = append(found[id], name)
+					}
+				}
+			}
+		}
+	}
+	for _, names := range found {
+		slices.Sort(names)
+	}
+	return found
+}
+
+// testAt is the test that a comment belongs to, "" for none.
+func testAt(f *ast.File, c *ast.CommentGroup) string {
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || !strings.HasPrefix(strings.ToLower(fn.Name.Name), "test") {
+			continue
+		}
+		if fn.Doc == c || c.Pos() >= fn.Pos() && c.End() <= fn.End() {
+			return fn.Name.Name
+		}
+	}
+	return ""
+}
