@@ -24,7 +24,7 @@ import (
 
 // actions are what a point may do besides killing. A stop and a delay last longer
 // than a lease, so that the run is taken from a worker that wakes up again.
-var actions = []string{"panic", "err:reset", "exec_and_timeout", "delay:1500ms", "stop:4s"}
+var actions = []string{"panic", "err:reset", "exec_and_timeout", "delay:3s", "stop:4s"}
 
 // actionCases are how many cases a run takes of all there are; DAYBOOK_E2E_ALL
 // takes all, DAYBOOK_E2E_SEED others.
@@ -180,7 +180,7 @@ func (h *hurting) run(t *testing.T) {
 	h.counts = filepath.Join(h.site.logs, h.queue+".counts")
 	h.prov = h.site.provider(t, h.kind)
 	if h.how == slow {
-		h.prov.set(func(p *provider) { p.delay = 2500 * time.Millisecond })
+		h.prov.set(func(p *provider) { p.delay = 4 * time.Second })
 	}
 	h.run_ = h.site.submit(t, h.queue, h.queue, "ORD-1001")
 	h.prelude(t)
@@ -222,6 +222,15 @@ func (h *hurting) run(t *testing.T) {
 	h.lived(t, p)
 	h.recover(t)
 	h.judge(t)
+}
+
+// worker starts a worker whose leases and refunds last as short as the actions allow.
+func (h *hurting) worker(t *testing.T, faults string) *process {
+	w := worker{queue: h.queue, faults: faults, counts: h.counts, log: h.log(), ttl: 2 * time.Second, timeout: 2 * time.Second}
+	if h.how == slow {
+		w.timeout = 8 * time.Second
+	}
+	return h.site.start(t, h.prov, w)
 }
 
 func (h *hurting) fired(t *testing.T) bool {
