@@ -152,15 +152,33 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 			m.Fault("budget", `want dollars in quotes that a run may spend, such as "0.50", got %q`, s)
 		}
 	}
-	if rm := m.Map("retry"); rm != nil {
-		a.Retry = Retry{MaxAttempts: int(rm.Int("max_attempts", 1)), Backoff: rm.Duration("backoff"), MaxBackoff: rm.Duration("max_backoff")}
-		if a.Retry.MaxBackoff > 0 && a.Retry.MaxBackoff < a.Retry.Backoff {
-			rm.Fault("max_backoff", "%s is less than backoff, %s; write at least as much", a.Retry.MaxBackoff, a.Retry.Backoff)
-		}
-		rm.Done("retry")
+	a.Approve = m.Texts("approve")
+	checkApprove(m, a)
+	a.Taint = m.Text("taint")
+	switch a.Taint {
+	case "allow":
+		a.Taint = "" // the default
+	case "", "ask", "deny":
+	default:
+		m.Fault("taint", "want allow, ask or deny: what becomes of a destructive call once text from outside has come in; got %q", a.Taint)
 	}
+	a.ApprovalTimeout = m.Duration("approval_timeout")
 	m.Done("an agent")
 	return a
+}
+
+// checkApprove keeps a misspelt name from guarding nothing.
+func checkApprove(m *strictyaml.Map, a *Agent) {
+	for i, t := range a.Approve {
+		switch {
+		case slices.Contains(a.Approve[:i], t):
+			m.Fault("approve", "%q is written twice; keep one", t)
+		case t != "*" && len(a.Tools) == 0:
+			m.Fault("approve", "%q is none of the agent's tools: it has none", t)
+		case t != "*" && !slices.Contains(a.Tools, t):
+			m.Fault("approve", "%q is none of the agent's tools; %s, or \"*\" for each destructive one", t, choice(t, a.Tools))
+		}
+	}
 }
 
 func (l Loader) checkTools(m *strictyaml.Map, tools []string) {

@@ -104,6 +104,19 @@ type RunStarted struct {
 	Validators  []string      `json:"validators,omitempty"`
 	Tools       []ToolBinding `json:"tools"`
 	Limits      Limits        `json:"limits"`
+	// Policy is nil for one that asks for nothing and denies nothing.
+	Policy *Policy `json:"policy,omitempty"`
+}
+
+// Policy says what stands between a run's destructive calls and the world.
+type Policy struct {
+	// Approve lists the tools that a person must approve each call of; "*" = all.
+	Approve []string `json:"approve,omitempty"`
+	// Taint says what becomes of a call after foreign text has come in: allow (or
+	// empty), ask or deny.
+	Taint string `json:"taint,omitempty"`
+	// ApprovalSeconds is how long a person may take; 0 = a day.
+	ApprovalSeconds int64 `json:"approval_seconds,omitempty"`
 }
 
 // RunResumed is the first event of every holder after the first.

@@ -178,9 +178,6 @@ type Projected struct {
 type Store interface {
 	Runs
 	Forks
-	Queues
-	Holds
-	DeadLetters
 	Barriers
 	Effects
 	Approvals

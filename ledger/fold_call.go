@@ -43,7 +43,10 @@ func (f *Fold) applyCall(e events.Event, out *Rows) {
 		if !d.Repeated { // an earlier outcome was paid for where it was made
 			rec.Cost = d.Result.Cost
 		}
-		f.end(rec, d.Repeated || d.Completion != nil, out)
+		if d.Simulated {
+			rec.Detail = "simulated"
+		}
+		f.end(rec, d.Repeated || d.Simulated || d.Completion != nil, out)
 	case events.ToolExecutionError:
 		rec := f.record(e, d.Call, d.Attempt, "error", d.Tool, d.Ref)
 		rec.At, rec.LatencyMS = orElse(d.At, e.Time), &d.LatencyMS

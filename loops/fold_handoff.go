@@ -62,7 +62,9 @@ func (h *History) signalled(p events.SignalReceived) {
 		return
 	}
 	h.notes = append(h.notes, toldSignal(p))
-	h.external = true
+	if h.external == nil {
+		h.external = &External{Tool: "signal " + p.Name, Trust: "external"}
+	}
 }
 
 // toldSignal marks what comes from outside as data: it is nobody's instruction.

@@ -16,7 +16,7 @@ func (h *History) foldTool(data events.Payload) {
 	case events.ToolExecutionProgress:
 		h.toolHandedOff(p)
 	case events.ToolExecutionFinished:
-		h.toolEnded(p.Call, p.Attempt, p.Ref != nil || p.Repeated || p.Completion != nil, toldFinished(p), p.Result)
+		h.toolEnded(p.Call, p.Attempt, p.Ref != nil || p.Repeated || p.Completion != nil || p.Simulated, toldFinished(p), p.Result)
 	case events.ToolExecutionError:
 		// Begun, and the worker ran out of time before the first byte went out: no
 		// news of the tool, so nothing to tell the model.
@@ -91,8 +91,8 @@ func (h *History) toolEnded(id events.CallID, attempt int, sure bool, told model
 	if i := slices.IndexFunc(h.unknown, func(d events.ToolExecutionInDoubt) bool { return d.Call == id }); i >= 0 {
 		if sure {
 			h.notes = append(h.notes, toldNote(id, told))
+			h.taint(id, h.unknown[i].Tool, r)
 			h.unknown = slices.Delete(h.unknown, i, i+1)
-			h.external = h.external || taints(r)
 		}
 		return
 	}
@@ -101,7 +101,14 @@ func (h *History) toolEnded(id events.CallID, attempt int, sure bool, told model
 		return
 	}
 	h.settle(c, told, r)
-	h.external = h.external || taints(r)
+	h.taint(id, c.asked.Name, r)
+}
+
+// taint notes the first result that brought text in from outside.
+func (h *History) taint(id events.CallID, tool string, r events.ToolResult) {
+	if h.external == nil && taints(r) {
+		h.external = &External{Call: id, Tool: tool, Trust: r.Trust}
+	}
 }
 
 // settle gives c its outcome.

@@ -30,7 +30,7 @@ type History struct {
 	cancel   *events.OperatorActed
 	terminal events.Type
 	usage    events.Usage
-	external bool
+	external *External
 
 	turn     turn
 	messages []model.Message
@@ -196,7 +196,18 @@ func (h *History) Usage() events.Usage { return h.usage }
 
 // SawExternal reports whether a tool result entered the transcript whose trust
 // is external or unknown.
-func (h *History) SawExternal() bool { return h.external }
+func (h *History) SawExternal() bool { return h.external != nil }
+
+// External names the call whose result first brought text in from outside; the
+// zero call is a signal's.
+type External struct {
+	Call  events.CallID
+	Tool  string
+	Trust string // empty = unknown
+}
+
+// External returns that call, nil for none.
+func (h *History) External() *External { return h.external }
 
 // Turn returns the number of the turn in hand, 0 before the first.
 func (h *History) Turn() int { return h.turn.number }

@@ -108,7 +108,6 @@ func (h *History) branch(q events.RunQueued) {
 	t.open, t.failures, t.lastError = nil, 0, nil
 	for i := range t.calls {
 		c := &t.calls[i]
-		c.handed = nil // whoever completes it there does not know this run
 		c.open = slices.DeleteFunc(c.open, func(o OpenCall) bool { return o.Ref == nil })
 		if d := c.doubt; d != nil {
 			c.doubt = nil

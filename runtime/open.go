@@ -102,6 +102,11 @@ func (s *session) bind(ctx context.Context) error {
 			return fmt.Errorf("agent %q is not configured here: %w", s.run.Agent, errUnworkable)
 		}
 		s.agent, s.disp = a, s.w.dispatcher(a.Tools)
+		var bound *events.Policy
+		if origin := s.hist.InheritedStart(); origin != nil {
+			bound = origin.Policy // a fork is bound to no less than what it goes on from
+		}
+		s.policy = policyOf(&s.agent, s.disp, bound)
 		return s.recordStarted(ctx, a)
 	}
 	s.agent = s.w.agents[started.Agent]
@@ -111,6 +116,7 @@ func (s *session) bind(ctx context.Context) error {
 		s.agent.Tools = append(s.agent.Tools, b.Name)
 	}
 	s.disp = s.w.dispatcher(s.agent.Tools)
+	s.policy = policyOf(&s.agent, s.disp, started.Policy)
 	prompt, err := s.blob(ctx, started.PromptHash)
 	if err != nil {
 		return fmt.Errorf("read the prompt that run %s is bound to: %w", s.run.ID, err)
@@ -135,6 +141,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
 	return s.Record(ctx, events.RunStarted{
 		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: a.Model,
 		Loop: l.Name(), LoopVersion: l.Version(), Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits,
+		Policy: s.policy.event(),
 	})
 }
 

@@ -89,7 +89,7 @@ func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 			s.log.Warn("a call that may have taken effect is refused now", "tool", c.Name, "call", c.ID.String(), "op_key", begun.OpKey, "error", s.w.cfg.Redactor.Error(err))
 			return s.parkInDoubt(ctx, c.ID, c.Name, begun.OpKey, begunRecheck)
 		case errors.Is(err, ledger.ErrAuditBehind):
-			return s.park(ctx, events.RunParked{Reason: events.ParkAuditBehind, Detail: "earlier effects are not in the record yet", Call: &c.ID}, 5*time.Second)
+			return s.park(ctx, events.RunParked{Reason: events.ParkAuditBehind, Detail: "earlier effects are not in the record yet", Call: &c.ID}, auditRecheck)
 		}
 		return fmt.Errorf("dispatch %s of run %s: %w", c.ID, s.run.ID, err)
 	}
@@ -101,6 +101,16 @@ func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 			Reason: events.ParkEffectBusy, OpKey: out.Verdict.Ref.OpKey, Call: &c.ID,
 			Detail: fmt.Sprintf("%s is being done or is in doubt in run %s call %s", c.Name, out.Verdict.Of.Run, out.Verdict.Of.Call),
 		}, max(eff.quiescentIn+time.Second, busyRecheck))
+	case tools.StateNeedsApproval:
+		return s.parkFor(ctx, events.RunParked{
+			Reason: events.ParkApproval, Call: &c.ID,
+			Detail: fmt.Sprintf("%s (%s) needs a person's approval: ledgerctl approve %s, or ledgerctl deny %s", c.Name, c.ID, out.Verdict.Approval, out.Verdict.Approval),
+		}, eff.approvalIn, ledger.Parking{Approval: out.Verdict.Approval})
+	case tools.StatePaused:
+		return s.parkFor(ctx, events.RunParked{
+			Reason: events.ParkPaused, Call: &c.ID,
+			Detail: fmt.Sprintf("%s: ledgerctl tools on %s lets %s go on", out.Verdict.Text, c.Name, c.ID),
+		}, pausedRecheck, ledger.Parking{Tool: eff.tool})
 	case tools.StateInDoubt:
 		if eff.executed || ctx.Err() != nil {
 			return nil // End has recorded the event: the next step sees to it
@@ -166,6 +176,13 @@ func (s *session) anyPending(calls []loops.PendingCall) bool {
 // although the transaction that settles it wakes it.
 const busyRecheck = time.Minute
 
+// pausedRecheck is how often a run looks whether its tool is still paused,
+// although whoever lets the tool go on wakes it.
+const pausedRecheck = 10 * time.Minute
+
+// auditRecheck is how often a run looks whether the record has caught up.
+const auditRecheck = 5 * time.Second
+
 func toolCall(c loops.PendingCall) tools.Call {
 	return tools.Call{ID: c.ID, Attempt: c.Attempt, Name: c.Name, Arguments: c.Arguments, Malformed: c.Malformed}
 }
@@ -183,8 +200,10 @@ func (s *session) env(eff tools.Effects) tools.Env {
 // part of the history.
 type sessionEffects struct {
 	s           *session
+	tool        string // as asked for, after middleware
 	quiescentIn time.Duration
-	executed    bool // Begin allowed it
+	approvalIn  time.Duration // until the approval that is needed expires
+	executed    bool          // Begin allowed it
 }
 
 // Begin implements [tools.Effects].
@@ -204,6 +223,8 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 	if li.Scope == "" {
 		li.Scope = ledger.ScopeRun
 	}
+	e.tool = li.Tool
+	s.guardIntent(&li, in.Tool)
 	v, sent, err := e.begin(ctx, li)
 	if err != nil || v.Kind != ledger.Execute {
 		e.forget(token)
@@ -212,6 +233,9 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 		return tools.Verdict{}, err
 	}
 	e.quiescentIn = v.QuiescentIn
+	if v.Kind == ledger.NeedsApproval {
+		e.approvalIn = max(v.Remaining, time.Millisecond)
+	}
 	if v.Fact != nil {
 		if err := s.adopt(*v.Fact); err != nil {
 			return tools.Verdict{}, err
@@ -219,7 +243,8 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 	}
 	out := tools.Verdict{
 		Kind: verdictKinds[v.Kind], Ref: v.Ref, Prior: v.Prior, Deadline: v.Deadline, Result: v.Result, Of: v.Of,
-		OfArguments: v.OfArguments, Redacted: v.Redacted, Detail: v.Detail, Text: v.Text,
+		OfArguments: v.OfArguments, Redacted: v.Redacted,
+		Detail: v.Detail, Text: v.Text, Approval: v.Approval, Expires: v.Expires,
 	}
 	if v.Kind == ledger.Execute {
 		// The lease's end is not fixed here: heartbeats extend it, and the
@@ -232,7 +257,8 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 
 var verdictKinds = map[ledger.VerdictKind]tools.VerdictKind{
 	ledger.Execute: tools.Execute, ledger.Replay: tools.Replay, ledger.Conflict: tools.Conflict,
-	ledger.InDoubt: tools.InDoubt, ledger.Busy: tools.Busy, ledger.GivenUp: tools.GivenUp, ledger.Refused: tools.Refused,
+	ledger.InDoubt: tools.InDoubt, ledger.Busy: tools.Busy, ledger.GivenUp: tools.GivenUp,
+	ledger.Refused: tools.Refused, ledger.NeedsApproval: tools.NeedsApproval, ledger.Paused: tools.Paused, ledger.Simulated: tools.Simulated,
 }
 
 // begin asks the same token again while the answer is unknown: the row says

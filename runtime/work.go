@@ -131,9 +131,6 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 		// It was taken for the facts that came in, which any worker may number.
 		return bound, s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: "needs a worker with " + lacks}, 0)
 	}
-	if h := s.heldBack(); !h.At.IsZero() {
-		return bound, s.parkHeld(ctx, h)
-	}
 	if !bound {
 		if err := s.bind(ctx); err != nil {
 			return false, err
@@ -272,7 +269,6 @@ func (s *session) finish(ctx context.Context, t events.Type) error {
 		}
 	case events.RunFailed:
 		end.State, end.StoppedBy, end.Error = ledger.Failed, e.StoppedBy, e.Error.Message
-		end.Retry = s.retryPolicy()
 	case events.RunCancelled:
 		end.State, end.StoppedBy = ledger.Cancelled, events.StoppedByCancelled
 	default:
@@ -301,6 +297,11 @@ func (s *session) settle(ctx context.Context) error {
 
 // park records what the run waits for and gives it back.
 func (s *session) park(ctx context.Context, p events.RunParked, after time.Duration) error {
+	return s.parkFor(ctx, p, after, ledger.Parking{})
+}
+
+// parkFor is park for something that the event does not name by an op key.
+func (s *session) parkFor(ctx context.Context, p events.RunParked, after time.Duration, what ledger.Parking) error {
 	if d := s.deadline(); !d.IsZero() && p.Reason != events.ParkHandover && (p.Reason != events.ParkNoCapableWorker || after > 0) {
 		// A run that waits is ended in time too.
 		if left := max(d.Sub(s.w.cfg.Now()), time.Millisecond); after <= 0 || left < after {
@@ -315,11 +316,8 @@ func (s *session) park(ctx context.Context, p events.RunParked, after time.Durat
 	if err := s.Record(ctx, p); err != nil {
 		return err
 	}
-	err := s.barrier(ctx, "park", func(pre ledger.Prefix) error {
-		return s.w.cfg.Ledger.Park(ctx, s.lease, pre, ledger.Parking{
-			Reason: p.Reason, Detail: p.Detail, OpKey: p.OpKey, After: after, Held: p.Reason == events.ParkPaused && p.Call == nil,
-		})
-	})
+	what.Reason, what.Detail, what.OpKey, what.After = p.Reason, p.Detail, p.OpKey, after
+	err := s.barrier(ctx, "park", func(pre ledger.Prefix) error { return s.w.cfg.Ledger.Park(ctx, s.lease, pre, what) })
 	if errors.Is(err, ledger.ErrFactsPending) {
 		// What the run would wait for has come already: go on instead.
 		if ferr := s.flush(ctx); ferr != nil {

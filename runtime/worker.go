@@ -218,6 +218,7 @@ func NewWorker(cfg Config) (*Worker, error) {
 				errs = append(errs, fmt.Errorf("agent %q wants tool %q, which is not registered", a.Name, t))
 			}
 		}
+		errs = append(errs, checkApprove(a, cfg.Tools)...)
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("worker config: %w", errors.Join(errs...))

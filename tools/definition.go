@@ -141,6 +141,9 @@ type Definition struct {
 	// made again: [Forever] or a positive duration. Zero is allowed for the
 	// scopes run and session, and means forever there.
 	Window time.Duration
+	// Approval: a person must approve each call before it is made. It needs a
+	// destructive tool, since only those are decided about by the ledger.
+	Approval bool
 	// InDoubtContinue lets the model go on while the effect is in doubt; it is
 	// told "unknown, do not retry".
 	InDoubtContinue bool

@@ -18,7 +18,7 @@ type DefinitionError struct {
 	// Problem is for machines: name, description, argument_name,
 	// duplicate_argument, argument_type, enum_without_options, enum_blank_option,
 	// enum_duplicate_option, blank_alias, effect, trust, schema, recovery,
-	// scope, identity, window, timeout, price, max_output, truncate, function.
+	// scope, identity, window, approval, timeout, price, max_output, truncate, function.
 	Problem string
 	Text    string
 }
@@ -157,6 +157,9 @@ func (d *Definition) checkProtocol() *DefinitionError {
 	}
 	if (d.Scope == ScopeOwner || d.Scope == ScopeTenant) && d.Window == 0 {
 		return d.fault("window", "scope %s needs a window: declare a duration, or write out tools.Forever", d.Scope)
+	}
+	if d.Approval && !d.IsDestructive() {
+		return d.fault("approval", "approvals guard destructive calls, and this tool is declared %s: declare it destructive", d.Effect)
 	}
 	known := map[string]bool{}
 	for _, a := range d.Args {

@@ -248,6 +248,12 @@ func (d *Dispatcher) follow(ctx context.Context, env Env, e *entry, def *Definit
 		return Disposition{State: StateInDoubt, Verdict: v, Continue: def.InDoubtContinue}, nil
 	case Busy:
 		return Disposition{State: StateBusy, Verdict: v}, nil
+	case NeedsApproval:
+		return Disposition{State: StateNeedsApproval, Verdict: v}, nil
+	case Paused:
+		return Disposition{State: StatePaused, Verdict: v}, nil
+	case Simulated:
+		return d.simulate(ctx, env, c, v)
 	}
 	return Disposition{}, fmt.Errorf("begin call %s of %s: verdict %d is unknown", c.ID, c.Name, v.Kind)
 }
@@ -268,6 +274,22 @@ func (d *Dispatcher) replay(ctx context.Context, env Env, c Call, v Verdict) (Di
 		return Disposition{}, fmt.Errorf("record repeated call %s: %w", c.ID, err)
 	}
 	return Disposition{State: StateDone, Result: v.Result, Verdict: v}, nil
+}
+
+// simulate records a call that was not executed as if it had been, and says so.
+func (d *Dispatcher) simulate(ctx context.Context, env Env, c Call, v Verdict) (Disposition, error) {
+	free := events.PicoUSD(0)
+	r := events.ToolResult{
+		Status: "completed", Trust: string(Own), Cost: &free,
+		Output: "simulated: not executed, since this run is a fork that simulates its effects; go on as if it had been done",
+	}
+	err := env.Recorder.Record(ctx, events.ToolExecutionFinished{
+		Call: c.ID, Attempt: c.Attempt, Tool: c.Name, Result: r, Simulated: true, At: d.cfg.Now(),
+	})
+	if err != nil {
+		return Disposition{}, fmt.Errorf("record simulated call %s: %w", c.ID, err)
+	}
+	return Disposition{State: StateDone, Result: r, Verdict: v}, nil
 }
 
 func (d *Dispatcher) conflict(ctx context.Context, env Env, e *entry, c Call, v Verdict) (Disposition, error) {

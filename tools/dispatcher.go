@@ -117,6 +117,10 @@ const (
 	// StateHandedOff: the outcome comes from outside, by Token. No event was
 	// recorded but that it started.
 	StateHandedOff
+	// StateNeedsApproval: a person has been asked, see Verdict.Approval.
+	StateNeedsApproval
+	// StatePaused: an operator has paused the tool; Verdict.Text says who and why.
+	StatePaused
 )
 
 // Disposition is how a call stands.

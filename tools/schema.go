@@ -94,9 +94,10 @@ func (d *Definition) Hash() events.Hash {
 		MaxOutput         int
 		Truncate          TruncatePolicy
 		Price             int64 `json:",omitempty"` // left out, the hash is as it was before there were prices
+		Approval          bool  `json:",omitempty"`
 	}{
 		c.Name, c.Description, c.Args, c.JSONSchema(), c.Aliases, c.Pinned, c.Effect, c.Trust, c.Needs, c.Wants, c.Recovery,
-		c.Scope, c.Identity, c.Window, c.InDoubtContinue, c.Timeout, c.MaxOutput, c.Truncate, c.Price,
+		c.Scope, c.Identity, c.Window, c.InDoubtContinue, c.Timeout, c.MaxOutput, c.Truncate, c.Price, c.Approval,
 	})
 	if err != nil { // a schema that is no JSON, or text that is no UTF-8: Check or the registry refuse it
 		b = fmt.Appendf(nil, "%#v", c)

@@ -74,7 +74,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 	a.flags = f
 	c.AddCommand(
 		a.runsCommand(), a.callsCommand(), a.costsCommand(), a.whyCommand(),
-		a.indoubtCommand(), a.resolveCommand(), a.cancelCommand(), a.forkCommand(), a.rehearseCommand(), a.budgetsCommand(),
+		a.indoubtCommand(), a.resolveCommand(), a.cancelCommand(), a.budgetsCommand(),
 		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
 	)
 	return c

@@ -1,0 +1,119 @@
+package runtime
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/canonical"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/tools"
+)
+
+// policy is what stands between a run's destructive calls and the world: what
+// its agent and its tools ask for, here and now and when it was started. The
+// stricter counts, so that a relaxed file does not relax a run that is under way.
+type policy struct {
+	approve []string // sorted; "*" is every tool
+	taint   string   // never empty
+	ttl     time.Duration
+	version events.Hash
+}
+
+// policyOf combines the agent, its tools and what the run was bound to, nil for
+// nothing.
+func policyOf(a *agents.Agent, d *tools.Dispatcher, bound *events.Policy) policy {
+	p := policy{approve: slices.Clone(a.Approve), taint: stricterTaint(a.Taint, ""), ttl: a.ApprovalTimeout}
+	for _, name := range a.Tools {
+		if def, ok := d.Definition(name); ok && def.Approval {
+			p.approve = append(p.approve, name)
+		}
+	}
+	if bound != nil {
+		p.approve = append(p.approve, bound.Approve...)
+		p.taint = stricterTaint(p.taint, bound.Taint)
+		if ttl := time.Duration(bound.ApprovalSeconds) * time.Second; ttl > 0 && (p.ttl == 0 || ttl < p.ttl) {
+			p.ttl = ttl
+		}
+	}
+	slices.Sort(p.approve)
+	p.approve = slices.Compact(p.approve)
+	if p.ttl == 0 {
+		p.ttl = ledger.DefaultApprovalTTL
+	}
+	p.version = p.hash()
+	return p
+}
+
+func stricterTaint(a, b string) string {
+	for _, t := range []string{ledger.TaintDeny, ledger.TaintAsk} {
+		if a == t || b == t {
+			return t
+		}
+	}
+	return ledger.TaintAllow
+}
+
+// hash is the version of a policy: an approval given under one is none under another.
+func (p policy) hash() events.Hash {
+	b, err := canonical.Marshal(p.event())
+	if err != nil { // tool names are plain text
+		panic(fmt.Sprintf("hash policy: %v", err))
+	}
+	return sha256.Sum256(append([]byte("daybook/policy/1\x00"), b...))
+}
+
+// event is what run_started freezes; nil for a policy that asks for nothing.
+func (p policy) event() *events.Policy {
+	e := events.Policy{Approve: p.approve}
+	if p.taint != ledger.TaintAllow {
+		e.Taint = p.taint
+	}
+	if len(e.Approve) == 0 && e.Taint == "" {
+		return nil
+	}
+	e.ApprovalSeconds = int64((p.ttl + time.Second - 1) / time.Second)
+	return &e
+}
+
+// asks reports whether each call of a tool needs an approval.
+func (p policy) asks(tool string) bool {
+	return slices.Contains(p.approve, ledger.EveryTool) || slices.Contains(p.approve, tool)
+}
+
+// guardIntent adds to an intent what Begin needs to decide whether it may be done.
+func (s *session) guardIntent(li *ledger.Intent, def *tools.Definition) {
+	s.mu.Lock()
+	from := s.hist.External()
+	s.mu.Unlock()
+	li.Ask, li.ApprovalTTL, li.Policy = s.policy.asks(def.Name), s.policy.ttl, s.policy.version
+	li.TaintPolicy = s.policy.taint
+	if from != nil {
+		trust := from.Trust
+		if trust == "" {
+			trust = "unknown"
+		}
+		li.Tainted, li.TaintBy = true, fmt.Sprintf("%s, trust %s", from.Tool, trust)
+		if from.Call != (events.CallID{}) {
+			li.TaintBy = from.Call.String() + " " + li.TaintBy
+		}
+	}
+	if li.Ask || li.Tainted && li.TaintPolicy == ledger.TaintAsk || s.run.ForkEffects == ledger.ForkAsk {
+		li.ToolHash = def.Hash() // only an approval is bound to it
+	}
+}
+
+// checkApprove finds tools that an agent wants approved and that the ledger
+// does not decide about.
+func checkApprove(a *agents.Agent, reg *tools.Registry) (errs []error) {
+	for _, name := range a.Approve {
+		if t, ok := reg.Lookup(name); ok && !t.Definition().IsDestructive() {
+			errs = append(errs, fmt.Errorf("agent %q wants calls of tool %q approved, which is declared %s: approvals guard destructive calls, declare it destructive",
+				a.Name, name, t.Definition().Effect))
+		}
+	}
+	return errs
+}
