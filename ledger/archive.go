@@ -107,8 +107,10 @@ type ModelCallRow struct {
 type CostFilter struct {
 	Tenant string
 	Run    events.RunID
-	Owner  string
-	By     string
+	// Lineage adds to Run its children, theirs, and so on.
+	Lineage bool
+	Owner   string
+	By      string
 }
 
 // CostRow is a sum: what is priced, and how much is not.

@@ -79,6 +79,13 @@ func TestChildrenFanOutAndJoin(t *testing.T) {
 		}
 	}
 	w.whole()
+	// What the children cost is part of what their parent did.
+	for lineage, want := range map[bool]int64{false: 2, true: 6} {
+		rows, err := w.store.Costs(t.Context(), ledger.CostFilter{Run: r.ID, Lineage: lineage})
+		if err != nil || len(rows) != 1 || rows[0].ModelCalls != want {
+			t.Errorf("costs with lineage %v: %+v, %v; want %d model calls", lineage, rows, err, want)
+		}
+	}
 }
 
 func TestCancelGoesDownToChildren(t *testing.T) {

@@ -43,11 +43,15 @@ those whose outcome was not used. What nobody knows is not in the sum and is cou
 beside it: unpriced (no price known for the model that served), unmeasured (the tool
 did not say what it cost) and unsettled (asked, and no answer recorded).`,
 		Example: `  ledgerctl costs
-  ledgerctl costs --by model --tenant acme -o csv`,
+  ledgerctl costs --by model --tenant acme -o csv
+  ledgerctl costs --run 7W6X5Y --lineage --by run`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.By != "" && !slices.Contains(costKeys[:], f.By) {
 				return usagef("--by %q: want one of %s", f.By, strings.Join(costKeys[:], ", "))
+			}
+			if f.Lineage && run == "" {
+				return usagef("--lineage needs --run RUN: whose children?")
 			}
 			ctx := c.Context()
 			return a.withLedger(ctx, func(st ledger.Store) error {
@@ -71,6 +75,7 @@ did not say what it cost) and unsettled (asked, and no answer recorded).`,
 	fs.StringVar(&f.Tenant, "tenant", "", "tenant")
 	fs.StringVar(&f.Owner, "owner", "", "owner")
 	fs.StringVar(&run, "run", "", "run")
+	fs.BoolVar(&f.Lineage, "lineage", false, "with --run: also its child runs, and theirs")
 	a.outputFlag(c, listFormats...)
 	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(costKeys[:], cobra.ShellCompDirectiveNoFileComp))
 	return c

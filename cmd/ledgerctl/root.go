@@ -77,6 +77,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 		a.indoubtCommand(), a.resolveCommand(), a.cancelCommand(), a.budgetsCommand(),
 		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
 	)
+	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand())
 	return c
 }
 

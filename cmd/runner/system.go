@@ -31,6 +31,7 @@ type workerFlags struct {
 	paymentsMode string
 	refundWait   time.Duration
 	bogus        bool
+	delegates    []string
 	name         string
 	queues       []string
 	concurrency  int
@@ -50,6 +51,7 @@ func (w *workerFlags) add(c *cobra.Command) {
 	f.StringVar(&w.paymentsMode, "payments-recovery", "opaque", "how the payments service can be recovered: opaque, keyed or probe")
 	f.DurationVar(&w.refundWait, "payments-timeout", 10*time.Second, "how long one refund may take")
 	f.BoolVar(&w.bogus, "bogus", false, "registers the bogus tools, for trying things out")
+	f.StringSliceVar(&w.delegates, "delegate", nil, "agents that may be started as child runs: registers the tool delegate (repeatable)")
 	f.StringVar(&w.name, "name", "", "worker name; default host, process id and a random part")
 	f.StringSliceVar(&w.queues, "queue", nil, "queues to work on (repeatable); default every queue")
 	f.IntVar(&w.concurrency, "concurrency", 16, "runs held at once")
@@ -90,7 +92,10 @@ func (w *workerFlags) check(a *app) error {
 }
 
 func (w *workerFlags) addTools(reg *tools.Registry) error {
-	ts := []tools.Tool{builtin.Finish(), builtin.Decline(), builtin.Think()}
+	ts := []tools.Tool{builtin.Finish(), builtin.Decline(), builtin.Think(), builtin.Wait(0), builtin.WaitForSignal(0)}
+	if len(w.delegates) > 0 {
+		ts = append(ts, builtin.Delegate(w.delegates...))
+	}
 	if w.bogus {
 		ts = append(ts, bogus.Tools()...)
 	}

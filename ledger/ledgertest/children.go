@@ -277,7 +277,7 @@ func testChildRetry(t *testing.T, h Harness) {
 	child := a.mustSpawn(0)
 	a.flush()
 	again := submit(t, h, childOf(a.run))
-	h.sql(t, `UPDATE handoffs SET child_id = $2 WHERE child_id = $1`, child.ID, again.ID)
+	h.sql(t, `UPDATE runs SET successor = $2 WHERE id = $1`, child.ID, again.ID)
 	take(t, h, child).endAs(ledger.Ending{State: ledger.Failed, StoppedBy: events.StoppedByError, Error: "first try"})
 	if fs := a.pending(); len(fs) != 0 {
 		t.Errorf("the parent was told of the first try: %v", types(fs))

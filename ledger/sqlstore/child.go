@@ -114,10 +114,18 @@ func (s *Store) mayHaveChild(ctx context.Context, tx Tx, parent ledger.Run, in l
 
 // completeParent hands the end of a run to the call that waits for it. The
 // run's row is locked and says that it ended; its parent's is not touched: the
-// facts wake it. A run that is tried again is not the end of the work.
+// facts wake it. A run that is tried again is not the end of the work: its
+// successor answers in its place.
 func (s *Store) completeParent(ctx context.Context, tx Tx, run ledger.Run, end ledger.Ending) error {
 	if run.Parent.IsZero() {
 		return nil
+	}
+	var again events.RunID
+	if err := tx.QueryRow(ctx, `SELECT successor FROM runs WHERE id = $1`, run.ID).Scan(&again); err != nil {
+		return fmt.Errorf("read who tries run %s again: %w", run.ID, err)
+	}
+	if !again.IsZero() {
+		return inheritParent(ctx, tx, run.ID, again)
 	}
 	hs, err := readHandoffs(ctx, tx, `h.child_id = $1 AND h.state = 'open' FOR UPDATE`, run.ID)
 	if err != nil {
@@ -131,8 +139,7 @@ func (s *Store) completeParent(ctx context.Context, tx Tx, run ledger.Run, end l
 	return nil
 }
 
-// inheritParent makes the calls that wait for a run wait for the one that tries
-// it again. Finish calls it instead of completeParent.
+// inheritParent makes the calls that wait for a run wait for another one.
 func inheritParent(ctx context.Context, tx Tx, from, to events.RunID) error {
 	_, err := tx.Exec(ctx, `UPDATE handoffs SET child_id = $2 WHERE child_id = $1 AND state = 'open'`, from, to)
 	if err != nil {

@@ -84,7 +84,13 @@ func costWhere(f ledger.CostFilter) (w where) {
 	if f.Tenant != "" {
 		w.add("c.tenant = $%d", f.Tenant)
 	}
-	if !f.Run.IsZero() {
+	switch {
+	case f.Run.IsZero():
+	case f.Lineage:
+		w.add(`c.run_id IN (WITH RECURSIVE below (id) AS (
+			SELECT r.id FROM runs r WHERE r.id = $%d UNION SELECT r.id FROM runs r JOIN below b ON r.parent_id = b.id
+		) SELECT id FROM below)`, f.Run)
+	default:
 		w.add("c.run_id = $%d", f.Run)
 	}
 	if f.Owner != "" {

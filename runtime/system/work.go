@@ -57,6 +57,12 @@ func (s *System) Work(ctx context.Context, cfg runtime.Config, project bool) (er
 	if err != nil {
 		return err
 	}
+	// Whoever does the work of an async tool may ask any worker to complete it.
+	stopServing, err := s.Waker.ServeCompletions(s.Store, s.Redactor)
+	if err != nil {
+		return err
+	}
+	defer stopServing()
 	s.log.Info("worker started", "worker", w.Name(), "promise", s.Promise)
 	if !project && !s.embedded {
 		return w.Run(ctx)
