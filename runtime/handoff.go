@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
-	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/tools"
@@ -33,7 +32,6 @@ func (s *session) handOff(ctx context.Context, eff *sessionEffects, c loops.Pend
 	if err != nil {
 		return fmt.Errorf("hand off %s of run %s: %w", c.ID, s.run.ID, err)
 	}
-	fault.Point("handoff.before_record")
 	if h.For > 0 {
 		h.Until = events.Timestamp(s.w.cfg.Now().Add(h.For))
 	}

@@ -10,7 +10,6 @@ journal.before_send journal.after_send journal.after_ack
 begin.before_send begin.after_commit
 exec.before_first_byte exec.after_first_byte exec.after_reply
 end.before_send end.after_commit
-handoff.before_send handoff.after_commit handoff.before_record complete.before_send complete.after_commit spawn.after_commit
 park.in_doubt park.before_commit park.after_commit
 finish.after_record finish.after_commit
 renew.before settle.after_record model.after_reply

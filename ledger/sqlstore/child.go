@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/daybookhq/daybook/events"
-	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -40,11 +39,6 @@ func (s *Store) Spawn(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 		facts, err = pendingFacts(ctx, tx, l.RunID)
 		return nil, err
 	})
-	if err == nil {
-		if err = fault.Err("spawn.after_commit"); err != nil {
-			err = fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
-		}
-	}
 	if err != nil {
 		return fail(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
-	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -26,9 +25,6 @@ func (s *Store) Complete(ctx context.Context, c ledger.Completion) (ledger.Settl
 	if err != nil {
 		return fail(err)
 	}
-	if err := fault.Err("complete.before_send"); err != nil {
-		return fail(fmt.Errorf("%w: %w", ledger.ErrUnavailable, err))
-	}
 	var set ledger.Settlement
 	var refusal error // committed all the same: what contradicts is kept
 	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
@@ -37,9 +33,6 @@ func (s *Store) Complete(ctx context.Context, c ledger.Completion) (ledger.Settl
 	})
 	if err != nil {
 		return fail(err)
-	}
-	if err := fault.Err("complete.after_commit"); err != nil {
-		return fail(fmt.Errorf("%w: %w", ledger.ErrUnavailable, err))
 	}
 	if refusal != nil {
 		_, err := fail(refusal)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
-	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -104,9 +103,6 @@ func (s *Store) HandOff(ctx context.Context, l ledger.Lease, p ledger.Prefix, h 
 	if err != nil {
 		return nil, err
 	}
-	if err := fault.Err("handoff.before_send"); err != nil {
-		return nil, fmt.Errorf("hand off %s of run %s: %w: %w", h.Call, l.RunID, ledger.ErrUnavailable, err)
-	}
 	err = s.barrier(ctx, "hand off "+h.Call.String()+" of", l, p, nil, func(ctx context.Context, tx Tx, at holder) (refusal, err error) {
 		if at.run.State.Ended() {
 			return ledger.ErrEnded, nil
@@ -117,11 +113,6 @@ func (s *Store) HandOff(ctx context.Context, l ledger.Lease, p ledger.Prefix, h 
 		facts, err = pendingFacts(ctx, tx, l.RunID)
 		return nil, err
 	})
-	if err == nil {
-		if err = fault.Err("handoff.after_commit"); err != nil {
-			err = fmt.Errorf("hand off %s of run %s: %w: %w", h.Call, l.RunID, ledger.ErrUnavailable, err)
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
