@@ -54,6 +54,7 @@ func (a *app) root() *cobra.Command {
   ledgerctl runs list --state parked        what waits
   ledgerctl why RUN                         why it waits, and what to type
   ledgerctl indoubt                         effects that nobody can know about
+  ledgerctl approvals                       calls that wait for a person's approval
   ledgerctl costs --by agent                what it cost
   ledgerctl verify                          whether the record is whole
 
@@ -74,7 +75,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 	a.flags = f
 	c.AddCommand(
 		a.runsCommand(), a.callsCommand(), a.costsCommand(), a.whyCommand(),
-		a.indoubtCommand(), a.resolveCommand(), a.cancelCommand(), a.budgetsCommand(),
+		a.indoubtCommand(), a.resolveCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.toolsCommand(), a.cancelCommand(), a.budgetsCommand(),
 		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
 	)
 	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand())

@@ -18,6 +18,10 @@ func (a *app) whyParked(ctx context.Context, st ledger.Store, e *explanation, r 
 		if err := a.whyWaitsForEffect(ctx, st, e, r); err != nil {
 			return err
 		}
+	case events.ParkApproval:
+		if err := a.whyWaitsForApproval(ctx, st, e, r); err != nil {
+			return err
+		}
 	case events.ParkNoCapableWorker:
 		e.say("Start a worker that has agent %s and its tools (runner worker -h).", r.Agent)
 	}
@@ -42,8 +46,28 @@ func parkWords(p events.ParkReason) string {
 		events.ParkAuditBehind:     "the record of earlier effects to catch up: check that a projector runs",
 		events.ParkNoCapableWorker: "a worker that has its tools",
 		events.ParkHandover:        "any worker: the last one shut down",
+		events.ParkPaused:          "whoever paused it, or its tool, to let it go on (ledgerctl tools list)",
 	}[p]
 	return orNo(words, string(p))
+}
+
+func (a *app) whyWaitsForApproval(ctx context.Context, st ledger.Store, e *explanation, r ledger.Run) error {
+	as, err := st.Approvals(ctx, ledger.ApprovalFilter{Run: r.ID, Open: true})
+	if err != nil {
+		return err
+	}
+	for _, x := range as {
+		e.say("Call %s wants to run %s with %s (asked because of %s). Nobody has decided; it is refused at %s.", x.Call, x.Tool, x.Arguments, x.Why, a.since(x.ExpiresAt))
+		if x.TaintBy != "" {
+			e.say("Foreign text came in before: %s.", x.TaintBy)
+		}
+		e.next(a.command("approve", x.ID.String()), "if it may be done, once, with these arguments")
+		e.next(a.command("deny", x.ID.String(), "--reason", "TEXT"), "if it may not; the model is told why")
+	}
+	if len(as) == 0 {
+		e.say("It is decided by now, or its time is over. A worker takes the run at its next look at the queue.")
+	}
+	return nil
 }
 
 func (a *app) whyWaitsForEffect(ctx context.Context, st ledger.Store, e *explanation, r ledger.Run) error {
