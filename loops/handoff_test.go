@@ -81,3 +81,16 @@ func TestSignalsAreToldAsExternalNotes(t *testing.T) {
 		t.Error("it is in the input")
 	}
 }
+
+// Whoever completes a call tells the run that handed it off, not a fork of it.
+func TestForkDoesNotWaitForWhatItsOriginHandedOff(t *testing.T) {
+	c0 := events.CallID{Turn: 1}
+	es := loopstest.Events(join(start(`"go"`), ask(1, 1, "survey"), one(
+		events.ToolExecutionStarted{Call: c0, Attempt: 1, Tool: "survey"},
+		events.ToolExecutionProgress{Call: c0, Attempt: 1, Tool: "survey", HandedOff: &events.HandedOff{Token: events.ID{1}}},
+	))...)
+	h := inherit(t, fork1, loopstest.EventsOf(fork1, forked(es, "null")), es)
+	if len(h.HandedOff()) != 0 || len(h.Pending()) != 1 || h.Pending()[0].ID != c0 {
+		t.Errorf("handed off %+v, pending %+v", h.HandedOff(), h.Pending())
+	}
+}

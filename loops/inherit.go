@@ -108,6 +108,7 @@ func (h *History) branch(q events.RunQueued) {
 	t.open, t.failures, t.lastError = nil, 0, nil
 	for i := range t.calls {
 		c := &t.calls[i]
+		c.handed = nil // whoever completes it tells the other run
 		c.open = slices.DeleteFunc(c.open, func(o OpenCall) bool { return o.Ref == nil })
 		if d := c.doubt; d != nil {
 			c.doubt = nil
