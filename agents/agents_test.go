@@ -96,6 +96,10 @@ func TestHash(t *testing.T) {
 		{"the order of tools", "lookup_order, refund", "refund, lookup_order", false},
 		{"a limit", "max_turns: 8", "max_turns: 9", false},
 		{"the timeout", "10m", "11m", false},
+		{"an approval", "loop:", "approve: [refund]\nloop:", false},
+		{"the default taint policy", "loop:", "taint: allow\nloop:", true},
+		{"a taint policy", "loop:", "taint: ask\nloop:", false},
+		{"the time to approve", "loop:", "approval_timeout: 1h\nloop:", false},
 		{"the prompt", "no instruction", "an instruction", false},
 	}
 	for _, tt := range tests {
@@ -105,6 +109,24 @@ func TestHash(t *testing.T) {
 				t.Errorf("same hash: %t, want %t", got == base, tt.same)
 			}
 		})
+	}
+}
+
+func TestPolicyFaults(t *testing.T) {
+	for line, want := range map[string]string{
+		"approve: [refunt]":         `approve: "refunt" is none of the agent's tools; did you mean "refund"?`,
+		"approve: [refund, refund]": `approve: "refund" is written twice; keep one`,
+		"taint: maybe":              "taint: want allow, ask or deny",
+		"approval_timeout: soon":    "approval_timeout: want a duration",
+	} {
+		_, err := agents.Parse("x", []byte("---\nname: a\nmodel: m\ntools: [refund]\n"+line+"\n---\nPrompt.\n"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	a, err := agents.Parse("x", []byte("---\nname: a\nmodel: m\napprove: [\"*\"]\ntaint: deny\napproval_timeout: 8h\n---\nPrompt.\n"))
+	if err != nil || len(a.Approve) != 1 || a.Taint != "deny" || a.ApprovalTimeout != 8*time.Hour {
+		t.Errorf("%+v %v", a, err)
 	}
 }
 
