@@ -22,6 +22,11 @@ func (a *app) whyParked(ctx context.Context, st ledger.Store, e *explanation, r 
 		if err := a.whyWaitsForApproval(ctx, st, e, r); err != nil {
 			return err
 		}
+	case events.ParkPaused:
+		if !r.HeldAt.IsZero() {
+			e.say("%s paused it %s: %s", r.HeldBy, a.since(r.HeldAt), r.HeldReason)
+			e.next(a.resumeLine(r.ID.String()), "to let it go on")
+		}
 	case events.ParkNoCapableWorker:
 		e.say("Start a worker that has agent %s and its tools (runner worker -h).", r.Agent)
 	}
