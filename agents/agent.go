@@ -39,8 +39,19 @@ type Agent struct {
 	Taint string
 	// ApprovalTimeout is how long a person may take; zero means a day.
 	ApprovalTimeout time.Duration
+	// Retry says how often a run is tried that an error stops.
+	Retry           Retry
 	Prompt          string // without white space around it
 	Path            string // of the file; not part of the hash
+}
+
+// Retry is how often a failed run is tried and what lies in between. The zero
+// value is one try.
+type Retry struct {
+	MaxAttempts int `json:"max_attempts,omitempty"` // in all; 0 = 1
+	// Backoff is the wait before the second try; it doubles with each, up to MaxBackoff.
+	Backoff    time.Duration `json:"backoff,omitempty"`
+	MaxBackoff time.Duration `json:"max_backoff,omitempty"`
 }
 
 // Deadline returns the moment at which a run queued at t has to end; zero for none.
@@ -63,12 +74,13 @@ func (a *Agent) Hash() events.Hash {
 		Loop        string        `json:"loop"`
 		Limits      events.Limits `json:"limits"`
 		Timeout     time.Duration `json:"timeout"`
+		Retry       Retry         `json:"retry,omitzero"` // left out, so that agents without one hash as before there was any
 		Prompt      string        `json:"prompt"`
 		Budget      string        `json:"budget,omitempty"` // left out, the hash is as it was before there were budgets
 		Approve     []string      `json:"approve,omitempty"`
 		Taint       string        `json:"taint,omitempty"`
 		ApprovalTTL time.Duration `json:"approval_timeout,omitempty"`
-	}{a.Name, a.Description, a.Model, a.Tools, a.Loop, a.Limits, a.Timeout, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout})
+	}{a.Name, a.Description, a.Model, a.Tools, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout})
 	if err != nil {
 		// Only text that is not UTF-8 fails, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))

@@ -163,6 +163,13 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 		m.Fault("taint", "want allow, ask or deny: what becomes of a destructive call once text from outside has come in; got %q", a.Taint)
 	}
 	a.ApprovalTimeout = m.Duration("approval_timeout")
+	if rm := m.Map("retry"); rm != nil {
+		a.Retry = Retry{MaxAttempts: int(rm.Int("max_attempts", 1)), Backoff: rm.Duration("backoff"), MaxBackoff: rm.Duration("max_backoff")}
+		if a.Retry.MaxBackoff > 0 && a.Retry.MaxBackoff < a.Retry.Backoff {
+			rm.Fault("max_backoff", "%s is less than backoff, %s; write at least as much", a.Retry.MaxBackoff, a.Retry.Backoff)
+		}
+		rm.Done("retry")
+	}
 	m.Done("an agent")
 	return a
 }

@@ -180,6 +180,9 @@ type Projected struct {
 type Store interface {
 	Runs
 	Forks
+	Queues
+	Holds
+	DeadLetters
 	Barriers
 	Effects
 	Approvals

@@ -33,6 +33,12 @@ var (
 	ErrNoSuchEvent = errors.New("the archive does not have the run's events up to there: take an earlier one, or wait until it is recorded")
 	// ErrEnded: the run has ended.
 	ErrEnded = errors.New("run has ended")
+	// ErrCancelling: the run is being cancelled, so it cannot be paused.
+	ErrCancelling = errors.New("run is being cancelled: it ends as soon as its worker confirms")
+	// ErrNotPaused: there is nothing to resume.
+	ErrNotPaused = errors.New("not paused: nothing to resume")
+	// ErrNotDead: the run did not fail for good, or has been tried again already.
+	ErrNotDead = errors.New("not a dead run: only a failed run without a successor is tried again")
 	// ErrNotQuiescent: an attempt might still act.
 	ErrNotQuiescent = errors.New("an attempt may still be acting: wait until its deadline and grace have passed, or force")
 	// ErrNotInDoubt: there is nothing to resolve.

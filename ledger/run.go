@@ -54,7 +54,7 @@ type Submission struct {
 	Trace    string
 	// ConcurrencyKey groups runs that a queue's limit per key counts together; empty = none.
 	ConcurrencyKey string
-	// MaxAttempts is how often the run is tried in all; 0 means 1.
+	// MaxAttempts is how often the run is tried in all; 0 means as its agent says.
 	MaxAttempts int
 	// Schedule names the schedule that fired.
 	Schedule string
@@ -92,11 +92,13 @@ type Run struct {
 	ConcurrencyKey string
 	StartedAt      time.Time // of the first claim
 	// Attempt counts from 1; RetryOf is the run before, Successor the one after.
+	// MaxAttempts 0 is as the agent says.
 	Attempt, MaxAttempts int
 	RetryOf, Successor   events.RunID
 	// DeadAt is set when the run failed and no further attempt will be made by itself.
 	DeadAt time.Time
-	// HeldAt is set while a person holds the run back; nobody claims it.
+	// HeldAt is set while a person holds the run back: nobody claims it, but to
+	// cancel it or, when its worker is gone, to park it.
 	HeldBy, HeldReason string
 	HeldAt             time.Time
 	Schedule           string
@@ -187,6 +189,9 @@ type Beat struct {
 	Cancelling   bool
 	CancelBy     string
 	CancelReason string
+	// Paused: a person holds the run back; park it after the act in hand.
+	Paused                 bool
+	PausedBy, PausedReason string
 	// Folded is up to which sequence the projector has folded the run.
 	Folded uint64
 	Facts  []events.Fact
@@ -228,6 +233,9 @@ type Parking struct {
 	// Approval is waited for with reason approval, Tool's switch with reason paused.
 	Approval events.ID
 	Tool     string
+	// Held: with [events.ParkPaused], a person holds back the run itself. Park
+	// refuses if nobody does any more.
+	Held bool
 	// After is when the run is looked at again whatever happens, counted from
 	// the transaction; zero or negative means never by itself. With
 	// [events.ParkHandover] the run goes back to the queue instead. A run that
@@ -241,6 +249,8 @@ type Ending struct {
 	StoppedBy events.StoppedBy
 	Result    json.RawMessage
 	Error     string
+	// Retry is how the run's agent wants a run tried again that an error stopped.
+	Retry Retry
 }
 
 // Barriers are the fsynced points of a run. Each locks the run, checks epoch and

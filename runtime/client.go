@@ -25,6 +25,8 @@ type ClientLedger interface {
 	Run(ctx context.Context, id events.RunID) (ledger.Run, error)
 	Cancel(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error)
 	Fork(ctx context.Context, r ledger.ForkRequest) (ledger.Run, bool, error)
+	Pause(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, bool, error)
+	Resume(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error)
 	TenantKey(ctx context.Context, tenant string) ([]byte, error)
 	ledger.Signals
 }
@@ -58,6 +60,11 @@ type Submit struct {
 	Priority  int
 	DueAt     time.Time
 	Deadline  time.Time
+	// ConcurrencyKey groups runs that the queue's limit per key counts together.
+	ConcurrencyKey string
+	// MaxAttempts is how often the run is tried in all when errors stop it; each
+	// attempt is a run of its own. 0 = as the agent says, else once.
+	MaxAttempts int
 	// Trace is a W3C traceparent; default: the span in the context, else a new trace.
 	Trace string
 	// Budget is what the run may spend in all, with its retries, forks and
@@ -107,6 +114,7 @@ func (c *Client) Submit(ctx context.Context, in Submit) (run ledger.Run, existed
 		Tenant: in.Tenant, Queue: in.Queue, Agent: in.Agent, ClientKey: in.ClientKey, Input: input, InputMAC: mac.Sum(nil),
 		Owner: in.Owner, SessionID: in.SessionID, Requires: []string{Capability(in.Agent)}, Priority: in.Priority,
 		DueAt: in.DueAt, Deadline: in.Deadline, Trace: in.Trace, Budget: in.Budget,
+		ConcurrencyKey: in.ConcurrencyKey, MaxAttempts: in.MaxAttempts,
 	})
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("submit: %w", err)
@@ -116,6 +124,9 @@ func (c *Client) Submit(ctx context.Context, in Submit) (run ledger.Run, existed
 	}
 	return run, existed, nil
 }
+
+// maxAttempts bounds what a client may ask for.
+const maxAttempts = 1000
 
 func (in Submit) check() error {
 	switch {
@@ -129,6 +140,8 @@ func (in Submit) check() error {
 		return fmt.Errorf("%w: input is missing", ErrInvalidSubmit)
 	case in.Budget != nil && *in.Budget < 0:
 		return fmt.Errorf("%w: budget %s USD: want no negative amount", ErrInvalidSubmit, *in.Budget)
+	case in.MaxAttempts < 0 || in.MaxAttempts > maxAttempts:
+		return fmt.Errorf("%w: max attempts is %d: want 0 (as the agent says) to %d", ErrInvalidSubmit, in.MaxAttempts, maxAttempts)
 	case in.Trace != "" && !traceparent.MatchString(in.Trace):
 		return fmt.Errorf("%w: trace %q: want a W3C traceparent", ErrInvalidSubmit, in.Trace)
 	}
@@ -192,4 +205,32 @@ func (c *Client) Wait(ctx context.Context, id events.RunID, parked bool) (ledger
 			return r, err
 		}
 	}
+}
+
+// WaitRetries is Wait, but goes on to the run that tries a failed one again.
+func (c *Client) WaitRetries(ctx context.Context, id events.RunID, parked bool) (ledger.Run, error) {
+	for {
+		r, err := c.Wait(ctx, id, parked)
+		if err != nil || r.Successor.IsZero() {
+			return r, err
+		}
+		id = r.Successor
+	}
+}
+
+// Pause holds a run back: its worker parks it after the act in hand, and nobody
+// claims it. done is false if it was paused before; that pause stands.
+// Errors: [ledger.ErrNotFound], [ledger.ErrEnded], [ledger.ErrCancelling].
+func (c *Client) Pause(ctx context.Context, id events.RunID, by, reason string) (run ledger.Run, done bool, err error) {
+	return c.ledger.Pause(ctx, id, by, reason)
+}
+
+// Resume lets a paused run go on.
+// Errors: [ledger.ErrNotFound], [ledger.ErrEnded], [ledger.ErrNotPaused].
+func (c *Client) Resume(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error) {
+	r, err := c.ledger.Resume(ctx, id, by, reason)
+	if err == nil && c.waker != nil {
+		c.waker.Wake(r.Queue)
+	}
+	return r, err
 }

@@ -54,6 +54,7 @@ type session struct {
 	in        sync.Mutex
 	pending   []events.Fact // to be numbered, in insertion order
 	cancelReq *ledger.Beat
+	held      ledger.Pause       // by a person; zero = not
 	tokens    map[events.ID]bool // attempts running here
 	folded    uint64             // how far the fold has come, says the last heartbeat
 	foldedAt  time.Time          // when a heartbeat said so first
@@ -74,6 +75,7 @@ func newSession(w *Worker, c ledger.Claim, sent time.Time) *session {
 		hist:     loops.NewHistory(c.Run.ID),
 		pumpDone: make(chan struct{}),
 	}
+	s.held = ledger.Pause{At: c.Run.HeldAt, By: c.Run.HeldBy, Reason: c.Run.HeldReason}
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.local = newLocalLease(w.cfg.Now, sent, c.Lease.Remaining, s.stop)
 	return s
@@ -111,6 +113,10 @@ func (s *session) beat(b ledger.Beat, sent time.Time) {
 	s.expect(b.Facts...)
 	s.in.Lock()
 	s.beatAt = s.w.cfg.Now()
+	s.held = ledger.Pause{}
+	if b.Paused {
+		s.held = ledger.Pause{At: s.beatAt, By: b.PausedBy, Reason: b.PausedReason}
+	}
 	if b.Folded != s.folded || s.foldedAt.IsZero() {
 		s.folded, s.foldedAt = b.Folded, s.beatAt
 	}

@@ -131,6 +131,9 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 		// It was taken for the facts that came in, which any worker may number.
 		return bound, s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: "needs a worker with " + lacks}, 0)
 	}
+	if h := s.heldBack(); !h.At.IsZero() {
+		return bound, s.parkHeld(ctx, h)
+	}
 	if !bound {
 		if err := s.bind(ctx); err != nil {
 			return false, err
@@ -269,6 +272,7 @@ func (s *session) finish(ctx context.Context, t events.Type) error {
 		}
 	case events.RunFailed:
 		end.State, end.StoppedBy, end.Error = ledger.Failed, e.StoppedBy, e.Error.Message
+		end.Retry = s.retryPolicy()
 	case events.RunCancelled:
 		end.State, end.StoppedBy = ledger.Cancelled, events.StoppedByCancelled
 	default:
@@ -317,6 +321,7 @@ func (s *session) parkFor(ctx context.Context, p events.RunParked, after time.Du
 		return err
 	}
 	what.Reason, what.Detail, what.OpKey, what.After = p.Reason, p.Detail, p.OpKey, after
+	what.Held = p.Reason == events.ParkPaused && p.Call == nil
 	err := s.barrier(ctx, "park", func(pre ledger.Prefix) error { return s.w.cfg.Ledger.Park(ctx, s.lease, pre, what) })
 	if errors.Is(err, ledger.ErrFactsPending) {
 		// What the run would wait for has come already: go on instead.

@@ -140,6 +140,7 @@ func causeWords(cause string) string {
 		"unclear_error": "the tool failed in a way that does not say whether it took effect",
 		"lease_lost":    "its worker lost the run while the tool was running",
 		"cancelled":     "the run was cancelled while the tool was running",
+		"inherited":     "an earlier attempt of this work began it and ended without knowing",
 	}[cause]
 	if words == "" {
 		return either(" ", "cause", cause)

@@ -16,6 +16,9 @@ import (
 type Store interface {
 	ledger.Runs
 	ledger.Forks
+	ledger.Queues
+	ledger.Holds
+	ledger.DeadLetters
 	ledger.Barriers
 	ledger.Effects
 	ledger.Approvals
@@ -61,6 +64,9 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		{"children", childTests},
 		{"forks", forkTests},
 		{"budgets", budgetTests},
+		{"queue", queueTests},
+		{"pause", pauseTests},
+		{"retry", retryTests},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.tests {

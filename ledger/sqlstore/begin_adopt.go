@@ -41,7 +41,10 @@ func (b *beginning) others(ctx context.Context, e effectRow, as attempts) (ledge
 			return ledger.Verdict{}, err
 		}
 	}
-	e.Run, e.Call = b.l.RunID, b.in.Call
+	if b.h.run.ForkOf.IsZero() {
+		return b.inherit(ctx, e, as)
+	}
+	e.Run, e.Call = b.l.RunID, b.in.Call // its history tells of the attempt already
 	err = one(b.tx.Exec(ctx, `UPDATE effects SET run_id = $2, turn = $3, call_index = $4 WHERE op_key = $1`,
 		e.OpKey, e.Run, e.Call.Turn, e.Call.Index))
 	if err != nil {

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -21,9 +20,10 @@ const (
 
 // candidate is a run that a claim has locked, as it was.
 type candidate struct {
-	run   ledger.Run
-	clean bool
-	idle  int
+	run     ledger.Run
+	clean   bool
+	idle    int
+	crashes int
 }
 
 // Claim implements ledger.Runs.
@@ -35,11 +35,15 @@ func (s *Store) Claim(ctx context.Context, r ledger.ClaimRequest) ([]ledger.Clai
 	var claims []ledger.Claim
 	err := s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
 		claims = nil
-		picked, err := pick(ctx, tx, r)
+		picked, had, err := s.pick(ctx, tx, r)
 		if err != nil || len(picked) == 0 {
 			return err
 		}
 		if claims, err = s.take(ctx, tx, r, picked); err != nil {
+			return err
+		}
+		// Last, since whoever claims for the same tenant waits for it.
+		if err := had.record(ctx, tx); err != nil {
 			return err
 		}
 		return fault.Err("claim.before_commit")
@@ -53,114 +57,6 @@ func (s *Store) Claim(ctx context.Context, r ledger.ClaimRequest) ([]ledger.Clai
 		return nil, fmt.Errorf("claim runs for worker %q: %w", r.Worker, err)
 	}
 	return claims, nil
-}
-
-// pick locks up to r.Limit runs that somebody has to act for. What has begun
-// comes before what has not, so that the queue cannot starve it.
-func pick(ctx context.Context, tx Tx, r ledger.ClaimRequest) ([]candidate, error) {
-	now, err := tx.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []candidate
-	for _, where := range wanted(tx, r, now) {
-		got, err := lockCandidates(ctx, tx, where, r.Limit-len(out))
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range got {
-			if !slices.ContainsFunc(out, func(o candidate) bool { return o.run.ID == c.run.ID }) {
-				out = append(out, c)
-			}
-		}
-		if len(out) == r.Limit {
-			break
-		}
-	}
-	// Whoever locks the folds of several runs does it in this order.
-	slices.SortFunc(out, func(a, b candidate) int { return bytes.Compare(a.run.ID[:], b.run.ID[:]) })
-	return out, nil
-}
-
-// condition is a WHERE clause with its arguments.
-type condition struct {
-	sql  string
-	args []any
-}
-
-func (c *condition) arg(v any) int {
-	c.args = append(c.args, v)
-	return len(c.args)
-}
-
-// wanted lists, first things first, which runs may be claimed at now.
-func wanted(tx Tx, r ledger.ClaimRequest, now time.Time) []condition {
-	const hasFacts = ` AND r.id IN (SELECT f.run_id FROM facts f)`
-	capable := func(c *condition) string { return ` AND ` + tx.Subset("r.requires", c.arg(set(r.Capabilities))) }
-	at := func(c *condition) string { return fmt.Sprintf("$%d", c.arg(now)) }
-	kinds := []func(c *condition) string{
-		func(c *condition) string { // the holder is gone
-			return `r.state = 'running' AND r.lease_until <= ` + at(c) + capable(c)
-		},
-		func(c *condition) string { // ending a run takes none of its tools
-			return `r.state = 'cancelling' AND (r.lease_until IS NULL OR r.lease_until <= ` + at(c) + `)`
-		},
-		func(*condition) string { // whoever comes by appends what came in
-			return `r.state = 'parked'` + hasFacts
-		},
-		func(c *condition) string { // its time has come
-			return `r.state = 'parked' AND r.wake_at <= ` + at(c) + capable(c)
-		},
-		func(c *condition) string { // here is the worker it waited for
-			// With a time set, a worker that has the capabilities could not go on
-			// all the same: it would be claimed again and again.
-			return `r.state = 'parked' AND r.park_reason = 'no_capable_worker' AND r.wake_at IS NULL` + capable(c)
-		},
-		func(c *condition) string { // settle
-			n := at(c)
-			return `r.state IN ('finished', 'failed', 'cancelled') AND (r.lease_until IS NULL OR r.lease_until <= ` + n + `)
-				AND (r.not_before IS NULL OR r.not_before <= ` + n + `)` + hasFacts
-		},
-		func(c *condition) string { // new work
-			return `r.state = 'queued' AND r.due_at <= ` + at(c) + capable(c)
-		},
-	}
-	conditions := make([]condition, len(kinds))
-	for i, kind := range kinds {
-		c := &conditions[i]
-		c.sql = kind(c)
-		if len(r.Queues) > 0 {
-			c.sql += ` AND ` + tx.In("r.queue", c.arg(r.Queues))
-		}
-	}
-	return conditions
-}
-
-// set is never nil: no capability is the empty set, not NULL.
-func set(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
-
-func lockCandidates(ctx context.Context, tx Tx, where condition, limit int) ([]candidate, error) {
-	q := `SELECT ` + runColumns + `, r.clean, r.idle_claims FROM runs r WHERE ` + where.sql +
-		fmt.Sprintf(` ORDER BY r.priority DESC, r.due_at, r.id LIMIT $%d FOR NO KEY UPDATE OF r SKIP LOCKED`, where.arg(limit))
-	rows, err := tx.Query(ctx, q, where.args...)
-	if err != nil {
-		return nil, fmt.Errorf("look for runs: %w", err)
-	}
-	defer rows.Close()
-	var out []candidate
-	for rows.Next() {
-		var c candidate
-		if c.run, err = scanRun(rows, &c.clean, &c.idle); err != nil {
-			return nil, fmt.Errorf("look for runs: %w", err)
-		}
-		out = append(out, c)
-	}
-	return out, rows.Err()
 }
 
 // take gives locked runs to a worker: step (a) of a takeover, and for a clean
@@ -261,14 +157,21 @@ func (s *Store) takeRun(ctx context.Context, tx Tx, r ledger.ClaimRequest, c can
 	} else if was != ledger.Cancelling {
 		run.State = ledger.Running
 	}
+	if run.StartedAt.IsZero() {
+		run.StartedAt = now
+	}
+	crashes := 0
+	if was == ledger.Running { // until its history shows an outcome, this counts as one more
+		crashes = c.crashes + 1
+	}
 	run.Epoch++
 	run.Worker, run.LeaseUntil = r.Worker, events.Timestamp(now.Add(r.TTL))
 	run.ParkReason, run.ParkDetail, run.ParkKey, run.WakeAt, run.ParkedAt = "", "", events.Hash{}, time.Time{}, time.Time{}
 	n, err := tx.Exec(ctx, `
 		UPDATE runs SET state = $4, epoch = $5, worker = $6, lease_until = $7, clean = false, not_before = $8, idle_claims = $9,
-			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL
+			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, started_at = $10, crashes = $11
 		WHERE id = $1 AND state = $2 AND epoch = $3`,
-		run.ID, was, c.run.Epoch, run.State, run.Epoch, run.Worker, run.LeaseUntil, notBefore, idle)
+		run.ID, was, c.run.Epoch, run.State, run.Epoch, run.Worker, run.LeaseUntil, notBefore, idle, run.StartedAt, crashes)
 	if err != nil {
 		return ledger.Claim{}, fmt.Errorf("take: %w", err)
 	}

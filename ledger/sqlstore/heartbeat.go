@@ -41,6 +41,7 @@ type renewal struct {
 	until      time.Time
 	state      ledger.State
 	by, reason string
+	held       ledger.Pause
 	facts      []events.Fact
 	folded     uint64
 }
@@ -65,6 +66,7 @@ func renew(ctx context.Context, tx Tx, worker string, ls []ledger.Lease, beats [
 		}
 		b.Held, b.Remaining = true, l.TTL
 		b.Cancelling, b.CancelBy, b.CancelReason = r.state == ledger.Cancelling, r.by, r.reason
+		b.Paused, b.PausedBy, b.PausedReason = !r.held.At.IsZero(), r.held.By, r.held.Reason
 		held[l.TTL] = append(held[l.TTL], l.RunID)
 		all = append(all, l.RunID)
 	}
@@ -115,7 +117,7 @@ func lockRenewals(ctx context.Context, tx Tx, ls []ledger.Lease) (map[events.Run
 	}
 	slices.SortFunc(ids, func(a, b events.RunID) int { return bytes.Compare(a[:], b[:]) })
 	rows, err := tx.Query(ctx, `
-		SELECT id, epoch, worker, lease_until, state, cancel_by, cancel_reason FROM runs
+		SELECT id, epoch, worker, lease_until, state, cancel_by, cancel_reason, held_at, held_by, held_reason FROM runs
 		WHERE `+tx.InIDs("id", 1)+` ORDER BY id FOR NO KEY UPDATE`, ids)
 	if err != nil {
 		return nil, fmt.Errorf("lock runs: %w", err)
@@ -125,7 +127,7 @@ func lockRenewals(ctx context.Context, tx Tx, ls []ledger.Lease) (map[events.Run
 	for rows.Next() {
 		var id events.RunID
 		r := &renewal{}
-		if err := rows.Scan(&id, &r.epoch, &r.worker, &r.until, &r.state, &r.by, &r.reason); err != nil {
+		if err := rows.Scan(&id, &r.epoch, &r.worker, &r.until, &r.state, &r.by, &r.reason, &r.held.At, &r.held.By, &r.held.Reason); err != nil {
 			return nil, fmt.Errorf("lock runs: %w", err)
 		}
 		out[id] = r

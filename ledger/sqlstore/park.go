@@ -88,7 +88,7 @@ func (s *Store) Park(ctx context.Context, l ledger.Lease, p ledger.Prefix, park 
 		}
 		err = one(tx.Exec(ctx, `
 			UPDATE runs SET state = 'parked', park_reason = $3, park_detail = $4, park_key = $5, wake_at = $6, parked_at = $7,
-				clean = true, lease_until = NULL, not_before = NULL, idle_claims = 0
+				clean = true, lease_until = NULL, not_before = NULL, idle_claims = 0, crashes = 0
 			WHERE id = $1 AND epoch = $2 AND state = 'running'`,
 			l.RunID, l.Epoch, park.Reason, park.Detail, parkKey(h.run, park), wake, h.now))
 		return nil, errors.Join(err, fault.Err("park.before_commit"))
@@ -136,7 +136,7 @@ func one(n int64, err error) error {
 // handOver puts a run back into the queue, or leaves it cancelling, without a lease.
 func handOver(ctx context.Context, tx Tx, h holder) error {
 	return one(tx.Exec(ctx, `
-		UPDATE runs SET state = CASE WHEN state = 'running' THEN 'queued' ELSE state END, clean = true, lease_until = NULL
+		UPDATE runs SET state = CASE WHEN state = 'running' THEN 'queued' ELSE state END, clean = true, lease_until = NULL, crashes = 0
 		WHERE id = $1 AND epoch = $2 AND state = $3`, h.run.ID, h.run.Epoch, h.run.State))
 }
 
@@ -153,6 +153,8 @@ func mayPark(ctx context.Context, tx Tx, h holder, park ledger.Parking) (refusal
 		return fmt.Errorf("%d of them, the first is %s: %w", len(facts), facts[0].Type, ledger.ErrFactsPending), nil
 	}
 	switch {
+	case park.Held && h.run.HeldAt.IsZero():
+		return fmt.Errorf("it is not paused any more: %w", ledger.ErrFactsPending), nil
 	case park.Reason == events.ParkApproval:
 		return mayAwaitApproval(ctx, tx, h, park.Approval)
 	case park.Reason == events.ParkPaused && park.Tool != "":

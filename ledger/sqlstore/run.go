@@ -134,7 +134,7 @@ func submit(ctx context.Context, tx Tx, id events.RunID, in ledger.Submission) (
 		ON CONFLICT (tenant, client_key) DO NOTHING`,
 		id, in.Tenant, in.Queue, in.Agent, in.Owner, in.SessionID, root, in.Parent, in.ClientKey, in.InputMAC, rawJSON(in.Input.Bytes()),
 		requires, in.Priority, in.Trace, now, events.Timestamp(due), stamp(in.Deadline),
-		in.ConcurrencyKey, max(in.MaxAttempts, 1), in.Schedule)
+		in.ConcurrencyKey, max(in.MaxAttempts, 0), in.Schedule)
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("insert: %w", err)
 	}
@@ -195,7 +195,8 @@ func (s *Store) cancelLocked(ctx context.Context, tx Tx, run ledger.Run, fact ev
 	}
 	n, err := tx.Exec(ctx, `
 		UPDATE runs SET state = 'cancelling', cancel_by = $2, cancel_reason = $3, cancel_at = $6,
-			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, not_before = NULL
+			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, not_before = NULL,
+			held_at = NULL, held_by = '', held_reason = ''
 		WHERE id = $1 AND state = $4 AND epoch = $5`, run.ID, by, reason, run.State, run.Epoch, now)
 	if err != nil {
 		return err

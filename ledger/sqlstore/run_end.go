@@ -51,11 +51,16 @@ func (s *Store) Finish(ctx context.Context, l ledger.Lease, p ledger.Prefix, end
 		if n == 0 {
 			return fmt.Errorf("its history has no %s: record it first, it belongs into the prefix", typ), nil
 		}
+		retried, dead, err := s.tryAgain(ctx, tx, h, end)
+		if err != nil {
+			return nil, err
+		}
 		err = one(tx.Exec(ctx, `
 			UPDATE runs SET state = $3, stopped_by = $4, result = $5, error = $6, ended_at = $7,
-				clean = true, lease_until = NULL, not_before = NULL, idle_claims = 0
+				clean = true, lease_until = NULL, not_before = NULL, idle_claims = 0, crashes = 0,
+				held_at = NULL, held_by = '', held_reason = '', successor = $9, dead_at = $10
 			WHERE id = $1 AND epoch = $2 AND state = $8`,
-			l.RunID, l.Epoch, end.State, end.StoppedBy, result, s.cfg.Redactor.String(end.Error), h.now, h.run.State))
+			l.RunID, l.Epoch, end.State, end.StoppedBy, result, s.cfg.Redactor.String(end.Error), h.now, h.run.State, retried, dead))
 		if err != nil {
 			return nil, err
 		}
@@ -66,6 +71,9 @@ func (s *Store) Finish(ctx context.Context, l ledger.Lease, p ledger.Prefix, end
 			if err := s.endHandoffs(ctx, tx, h.run.ID, h.now); err != nil {
 				return nil, err
 			}
+		}
+		if !retried.IsZero() {
+			return nil, inheritParent(ctx, tx, h.run.ID, retried)
 		}
 		end.Result, end.Error = result, s.cfg.Redactor.String(end.Error)
 		return nil, s.completeParent(ctx, tx, h.run, end)

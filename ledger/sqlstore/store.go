@@ -27,6 +27,10 @@ type Config struct {
 	// Begin is refused. Zero means 5 minutes. AuditMax bounds them over all runs; zero means 10,000.
 	AuditAge time.Duration
 	AuditMax int
+	// MaxCrashes is how often in a row a run is taken over from a worker that died
+	// without an outcome in its history, before it is held back. Zero means 10,
+	// negative for ever.
+	MaxCrashes int
 	// TrustRecorded leaves out the projector's second look for secrets in events
 	// from the journal.
 	TrustRecorded bool
@@ -61,6 +65,9 @@ func New(db DB, cfg Config) *Store {
 	}
 	if cfg.AuditMax == 0 {
 		cfg.AuditMax = 10_000
+	}
+	if cfg.MaxCrashes == 0 {
+		cfg.MaxCrashes = 10
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

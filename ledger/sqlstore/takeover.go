@@ -23,6 +23,9 @@ func (s *Store) Base(ctx context.Context, l ledger.Lease) (ledger.Base, error) {
 		if base, err = s.writeBase(ctx, tx, l, h.now); err != nil {
 			return err
 		}
+		if err := forgetCrashes(ctx, tx, l); err != nil {
+			return err
+		}
 		base.Facts, err = pendingFacts(ctx, tx, l.RunID)
 		return err
 	})

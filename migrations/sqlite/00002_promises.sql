@@ -92,6 +92,87 @@ ALTER TABLE effect_attempts ADD COLUMN handed_until integer;   -- at the latest
 
 -- == Queue: limits, shares, schedules ==
 
+-- New work is taken per queue and tenant, highest priority first.
+DROP INDEX runs_due;
+CREATE INDEX runs_lanes ON runs (queue, tenant, priority DESC, due_at, id) WHERE state = 'queued' AND held_at IS NULL;
+CREATE INDEX runs_begun ON runs (due_at) WHERE state = 'queued' AND started_at IS NOT NULL;   -- handed over
+CREATE INDEX runs_held  ON runs (id) WHERE held_at IS NOT NULL;
+CREATE INDEX runs_parked ON runs (queue) WHERE state = 'parked';
+UPDATE runs SET started_at = (SELECT min(e.created_at) FROM run_epochs e WHERE e.run_id = runs.id) WHERE epoch > 0;
+ALTER TABLE runs ADD COLUMN crashes integer NOT NULL DEFAULT 0;   -- takeovers in a row without an outcome in between
+
+-- How much of a queue its tenants have had, counted in starts; kept while several compete.
+CREATE TABLE tenant_shares (
+    queue  text NOT NULL,
+    tenant text NOT NULL,
+    vtime  integer NOT NULL,                -- where the tenant's next start stands
+    served integer NOT NULL,                -- where its last one stood; the highest of a queue is the queue's virtual time
+    PRIMARY KEY (queue, tenant)
+);
+
+-- A limit of 0 is none.
+CREATE TABLE queue_limits (
+    queue         text PRIMARY KEY,
+    max_running   integer NOT NULL DEFAULT 0 CHECK (max_running >= 0),
+    max_per_key   integer NOT NULL DEFAULT 0 CHECK (max_per_key >= 0),
+    rate_count    integer NOT NULL DEFAULT 0 CHECK (rate_count >= 0),   -- starts, in any window
+    rate_micros   integer NOT NULL DEFAULT 0 CHECK (rate_micros >= 0),   -- of this length
+    paused_at     integer,
+    paused_by     text NOT NULL DEFAULT '',
+    paused_reason text NOT NULL DEFAULT '',
+    CHECK ((rate_count > 0) = (rate_micros > 0))
+);
+
+-- Starts in queues that have a rate, for as long as they count.
+CREATE TABLE queue_starts (
+    queue      text NOT NULL,
+    started_at integer NOT NULL,
+    run_id     blob NOT NULL,
+    PRIMARY KEY (queue, started_at, run_id)
+);
+
+CREATE TABLE schedules (
+    tenant          text NOT NULL,
+    name            text NOT NULL,
+    spec            text NOT NULL,               -- five fields of cron, or @daily and the like
+    timezone        text NOT NULL,               -- of the IANA database
+    queue           text NOT NULL,
+    agent           text NOT NULL,
+    owner           text NOT NULL DEFAULT '',
+    input           text NOT NULL,
+    input_mac       blob NOT NULL,
+    requires        text NOT NULL DEFAULT '[]',
+    priority        integer NOT NULL DEFAULT 0,
+    concurrency_key text NOT NULL DEFAULT '',
+    max_attempts    integer NOT NULL DEFAULT 0,
+    missed          text NOT NULL CHECK (missed IN ('skip','once','all')),
+    catch_up        integer NOT NULL CHECK (catch_up > 0),   -- with missed = all: at most so many at once
+    next_at         integer,                -- NULL: never again
+    last_at         integer,                -- the time that fired last
+    last_run        blob,
+    paused_at       integer,
+    paused_by       text NOT NULL DEFAULT '',
+    paused_reason   text NOT NULL DEFAULT '',
+    error           text NOT NULL DEFAULT '',    -- why it could not fire
+    created_by      text NOT NULL,
+    created_at      integer NOT NULL,
+    updated_at      integer NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL AND paused_at IS NULL;
+
+-- What persons did to queues and schedules; what they did to a run is an event of the run.
+CREATE TABLE operator_acts (
+    id      integer PRIMARY KEY AUTOINCREMENT,
+    kind    text NOT NULL CHECK (kind IN ('queue','schedule')),
+    name    text NOT NULL,                       -- of a schedule: TENANT/NAME
+    verb    text NOT NULL,
+    by_whom text NOT NULL,
+    detail  text NOT NULL DEFAULT '',
+    at      integer NOT NULL
+);
+CREATE INDEX operator_acts_of ON operator_acts (kind, name, id);
+
 
 -- == Money: budgets ==
 DROP TABLE budget_reservations;
@@ -193,6 +274,17 @@ CREATE TABLE budget_reservations (
 );
 
 -- == Queue ==
+DROP TABLE operator_acts;
+DROP TABLE schedules;
+DROP TABLE queue_starts;
+DROP TABLE queue_limits;
+DROP TABLE tenant_shares;
+ALTER TABLE runs DROP COLUMN crashes;
+DROP INDEX runs_parked;
+DROP INDEX runs_held;
+DROP INDEX runs_begun;
+DROP INDEX runs_lanes;
+CREATE INDEX runs_due ON runs (queue, priority DESC, due_at, id) WHERE state = 'queued';
 
 
 -- == Waiting ==

@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// Pause implements ledger.Holds.
+func (s *Store) Pause(ctx context.Context, id events.RunID, by, reason string) (run ledger.Run, done bool, err error) {
+	by, reason = s.cfg.Redactor.String(by), s.cfg.Redactor.String(reason)
+	fact := s.cfg.IDs.Event()
+	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+		done = false
+		run, err = lockRun(ctx, tx, id)
+		switch {
+		case err != nil:
+			return err
+		case run.State.Ended():
+			return fmt.Errorf("it is %s: %w", run.State, ledger.ErrEnded)
+		case run.State == ledger.Cancelling:
+			return ledger.ErrCancelling
+		case !run.HeldAt.IsZero():
+			return nil // the first pause stands
+		}
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		done = true
+		return s.hold(ctx, tx, &run, fact, ledger.Pause{At: now, By: by, Reason: reason})
+	})
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("pause run %s: %w", id, err)
+	}
+	return run, done, nil
+}
+
+// hold holds back a locked run.
+func (s *Store) hold(ctx context.Context, tx Tx, run *ledger.Run, fact events.ID, p ledger.Pause) error {
+	run.HeldAt, run.HeldBy, run.HeldReason = p.At, p.By, p.Reason
+	err := one(tx.Exec(ctx, `UPDATE runs SET held_at = $2, held_by = $3, held_reason = $4 WHERE id = $1 AND held_at IS NULL AND state = $5 AND epoch = $6`,
+		run.ID, p.At, p.By, p.Reason, run.State, run.Epoch))
+	if err != nil {
+		return err
+	}
+	_, _, err = s.addFact(ctx, tx, run.ID, fact, events.OperatorActed{Verb: "pause", By: p.By, Detail: p.Reason}, run.Trace)
+	return err
+}
+
+// Resume implements ledger.Holds.
+func (s *Store) Resume(ctx context.Context, id events.RunID, by, reason string) (run ledger.Run, err error) {
+	by, reason = s.cfg.Redactor.String(by), s.cfg.Redactor.String(reason)
+	fact := s.cfg.IDs.Event()
+	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+		run, err = lockRun(ctx, tx, id)
+		switch {
+		case err != nil:
+			return err
+		case run.State.Ended():
+			return fmt.Errorf("it is %s: %w", run.State, ledger.ErrEnded)
+		case run.HeldAt.IsZero():
+			return fmt.Errorf("it is %s: %w", run.State, ledger.ErrNotPaused)
+		}
+		err := one(tx.Exec(ctx, `UPDATE runs SET held_at = NULL, held_by = '', held_reason = '', crashes = 0 WHERE id = $1 AND held_at IS NOT NULL AND epoch = $2`, id, run.Epoch))
+		if err != nil {
+			return err
+		}
+		run.HeldAt, run.HeldBy, run.HeldReason = time.Time{}, "", ""
+		// The fact also makes a parked run claimable.
+		_, _, err = s.addFact(ctx, tx, id, fact, events.OperatorActed{Verb: "resume", By: by, Detail: reason}, run.Trace)
+		return err
+	})
+	if err != nil {
+		return ledger.Run{}, fmt.Errorf("resume run %s: %w", id, err)
+	}
+	return run, nil
+}
+
+// byDaybook is who acts where no person does.
+const byDaybook = "daybook"
+
+// holdCrashing holds back a run whose workers die: the next one would too. Its
+// row is locked. The journal's tail stays for whoever takes it after a resume.
+func (s *Store) holdCrashing(ctx context.Context, tx Tx, c candidate, now time.Time) error {
+	why := fmt.Sprintf("%d workers in a row died or lost their lease with this run, the last was %s, and none left an outcome in its history", c.crashes+1, c.run.Worker)
+	s.cfg.Logger.ErrorContext(ctx, "run held back: its workers die", "run", c.run.ID, "crashes", c.crashes+1, "last_worker", c.run.Worker)
+	run := c.run
+	if run.HeldAt.IsZero() {
+		if err := s.hold(ctx, tx, &run, s.cfg.IDs.Event(), ledger.Pause{At: now, By: byDaybook, Reason: why}); err != nil {
+			return err
+		}
+	}
+	return one(tx.Exec(ctx, `
+		UPDATE runs SET state = 'parked', park_reason = $3, park_detail = $4, parked_at = $5, lease_until = NULL
+		WHERE id = $1 AND epoch = $2 AND state = 'running'`,
+		run.ID, run.Epoch, events.ParkPaused, why, now))
+}
+
+// noOutcome are the events that a worker records before it knows whether
+// anything comes of it.
+const noOutcome = `('run_queued', 'run_started', 'run_resumed', 'run_parked', 'run_unparked', 'timer_fired', 'turn_started', 'model_call_started',
+	'tool_execution_started', 'tool_execution_progress', 'artifact_validation_started', 'artifact_revision_started')`
+
+// forgetCrashes ends a row of crashes: the holders before this one brought the
+// run forward.
+func forgetCrashes(ctx context.Context, tx Tx, l ledger.Lease) error {
+	return tx.Later(ctx, fmt.Sprintf("forget crashes of run %s", l.RunID), `
+		UPDATE runs SET crashes = 0 WHERE id = $1 AND crashes > 0 AND EXISTS (
+			SELECT 1 FROM events e WHERE e.run_id = $1 AND e.type NOT IN `+noOutcome+`
+			AND e.seq > coalesce((SELECT p.base_seq FROM run_epochs p WHERE p.run_id = $1 AND p.epoch < $2 ORDER BY p.epoch DESC LIMIT 1), 0))`,
+		l.RunID, l.Epoch)
+}

@@ -1,0 +1,183 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// Bounds of the wait before a run is tried again, kept here whatever an agent
+// says: no loop of failures spins.
+const (
+	leastRetryWait   = time.Second
+	mostRetryWait    = 24 * time.Hour
+	defaultRetryWait = 5 * time.Second
+	defaultRetryMost = 15 * time.Minute
+)
+
+// retryWait is the wait before the attempt after the given one.
+func retryWait(r ledger.Retry, attempt int) time.Duration {
+	first, most := r.Backoff, r.MaxBackoff
+	if first <= 0 {
+		first = defaultRetryWait
+	}
+	if most <= 0 {
+		most = max(defaultRetryMost, first)
+	}
+	first, most = max(first, leastRetryWait), min(max(most, leastRetryWait), mostRetryWait)
+	wait := first
+	for range attempt - 1 {
+		if wait >= most/2 {
+			return most
+		}
+		wait *= 2
+	}
+	return min(wait, most)
+}
+
+// tryAgain decides in the transaction that ends a run what follows from how it
+// ended: a further attempt as a new run, or, for a failed run that nothing tries
+// again, the time from which it is dead.
+func (s *Store) tryAgain(ctx context.Context, tx Tx, h holder, end ledger.Ending) (retried events.RunID, dead time.Time, err error) {
+	run := h.run
+	if end.State != ledger.Failed {
+		return events.RunID{}, time.Time{}, nil
+	}
+	most := run.MaxAttempts
+	if most == 0 {
+		most = end.Retry.MaxAttempts
+	}
+	due := events.Timestamp(h.now.Add(retryWait(end.Retry, run.Attempt)))
+	switch {
+	case end.StoppedBy != events.StoppedByError, run.Attempt >= most, run.State == ledger.Cancelling,
+		!run.ForkOf.IsZero(), // it began with another one's history, which an attempt from the start would lack
+		!run.Deadline.IsZero() && !due.Before(run.Deadline):
+		return events.RunID{}, h.now, nil
+	}
+	retried, err = s.nextAttempt(ctx, tx, run, most, h.now, due)
+	return retried, time.Time{}, err
+}
+
+// nextAttempt queues a run that tries a locked one again, from the beginning
+// and in the same lineage: what took effect is replayed.
+func (s *Store) nextAttempt(ctx context.Context, tx Tx, run ledger.Run, most int, now, due time.Time) (events.RunID, error) {
+	id := s.cfg.IDs.Run()
+	for _, key := range attemptKeys(run, id) {
+		n, err := tx.Exec(ctx, `
+			INSERT INTO runs (id, tenant, queue, agent, owner, session_id, root_id, parent_id, client_key, input_mac, input,
+				requires, priority, trace, created_at, due_at, deadline_at, state, concurrency_key, attempt, max_attempts, retry_of, schedule)
+			SELECT $1, r.tenant, r.queue, r.agent, r.owner, r.session_id, r.root_id, r.parent_id, $2, r.input_mac, r.input,
+				r.requires, r.priority, r.trace, $3, $4, r.deadline_at, 'queued', r.concurrency_key, r.attempt + 1, $5, r.id, r.schedule
+			FROM runs r WHERE r.id = $6
+			ON CONFLICT (tenant, client_key) DO NOTHING`,
+			id, key, now, due, most, run.ID)
+		if err != nil {
+			return events.RunID{}, fmt.Errorf("queue attempt %d: %w", run.Attempt+1, err)
+		}
+		if n == 1 {
+			return id, nil
+		}
+	}
+	return events.RunID{}, fmt.Errorf("queue attempt %d: its client keys are taken", run.Attempt+1)
+}
+
+// attemptKeys are client keys for the attempt after run, the second in case a
+// client uses the first itself.
+func attemptKeys(run ledger.Run, id events.RunID) []string {
+	suffix := func(n int) string { return fmt.Sprintf("#attempt-%d", n) }
+	key := strings.TrimSuffix(run.ClientKey, suffix(run.Attempt)) + suffix(run.Attempt+1)
+	return []string{key, key + "-" + id.String()}
+}
+
+// Dead implements ledger.DeadLetters.
+func (s *Store) Dead(ctx context.Context, f ledger.DeadFilter) (out []ledger.Run, err error) {
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	c := &condition{sql: `r.dead_at IS NOT NULL`}
+	for column, v := range map[string]string{"r.tenant": f.Tenant, "r.queue": f.Queue, "r.agent": f.Agent} {
+		if v != "" {
+			c.sql += ` AND ` + column + ` = ` + c.at(v)
+		}
+	}
+	if !f.Before.IsZero() {
+		c.sql += ` AND r.id < ` + c.at(f.Before)
+	}
+	err = s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
+		rows, err := tx.Query(ctx, `SELECT `+runColumns+` FROM runs r WHERE `+c.sql+` ORDER BY r.id DESC LIMIT `+c.at(f.Limit), c.args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			r, err := scanRun(rows)
+			if err != nil {
+				return err
+			}
+			out = append(out, r)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list dead runs: %w", err)
+	}
+	return out, nil
+}
+
+// Requeue implements ledger.DeadLetters.
+func (s *Store) Requeue(ctx context.Context, id events.RunID, attempts int, by, reason string) (run ledger.Run, err error) {
+	fail := func(err error) (ledger.Run, error) {
+		return ledger.Run{}, fmt.Errorf("requeue run %s: %w", id, err)
+	}
+	if by == "" || reason == "" {
+		return fail(errors.New("who and why are required"))
+	}
+	if attempts < 0 {
+		return fail(fmt.Errorf("%d attempts: want 1 or more", attempts))
+	}
+	by, reason = s.cfg.Redactor.String(by), s.cfg.Redactor.String(reason)
+	fact := s.cfg.IDs.Event()
+	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+		old, err := lockRun(ctx, tx, id)
+		switch {
+		case err != nil:
+			return err
+		case !old.Successor.IsZero():
+			return fmt.Errorf("run %s tries it again already: %w", old.Successor, ledger.ErrNotDead)
+		case old.DeadAt.IsZero():
+			return fmt.Errorf("it is %s: %w", old.State, ledger.ErrNotDead)
+		case !old.ForkOf.IsZero():
+			return fmt.Errorf("it is a fork of run %s: fork that one again: %w", old.ForkOf, ledger.ErrNotDead)
+		}
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		next, err := s.nextAttempt(ctx, tx, old, old.Attempt+max(attempts, 1), now, now)
+		if err != nil {
+			return err
+		}
+		// Whoever asks for it means it to go on: the deadline was the dead run's.
+		if _, err := tx.Exec(ctx, `UPDATE runs SET deadline_at = NULL WHERE id = $1`, next); err != nil {
+			return err
+		}
+		if err := one(tx.Exec(ctx, `UPDATE runs SET successor = $2, dead_at = NULL WHERE id = $1 AND successor IS NULL AND dead_at IS NOT NULL`, id, next)); err != nil {
+			return err
+		}
+		detail := fmt.Sprintf("%s (as run %s)", reason, next)
+		if _, _, err := s.addFact(ctx, tx, id, fact, events.OperatorActed{Verb: "requeue", By: by, Detail: detail}, old.Trace); err != nil {
+			return err
+		}
+		run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, next))
+		return err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	return run, nil
+}
