@@ -69,7 +69,8 @@ func open(ctx context.Context, cfg Config) (*database, error) {
 	params["timezone"] = "UTC"
 	params["synchronous_commit"] = "on" // whatever the server, the role or the DSN says: an effect rests on it
 	params["default_transaction_isolation"] = "read committed"
-	for k, v := range map[string]string{"application_name": "daybook", "idle_in_transaction_session_timeout": idleInTransaction} {
+	// Our statements touch few rows; compiling one would take longer than all of them.
+	for k, v := range map[string]string{"application_name": "daybook", "idle_in_transaction_session_timeout": idleInTransaction, "jit": "off"} {
 		if params[k] == "" {
 			params[k] = v
 		}
