@@ -30,10 +30,10 @@ func (b *beginning) inherit(ctx context.Context, e effectRow, as attempts) (ledg
 	}
 	_, err := b.tx.Exec(ctx, `
 		INSERT INTO effect_attempts (op_key, attempt, token, run_id, epoch, turn, call_index, call_attempt, args_digest, prior,
-			started_at, deadline, outcome, error, ended_at, continues, trace)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'unclear', $13, $11, $14, $15)`,
+			started_at, deadline, outcome, error, ended_at, continues, trace, inherited)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'unclear', $13, $11, $14, $15, $16)`,
 		e.OpKey, a.Number, a.Token, a.Run, a.Epoch, a.Call.Turn, a.Call.Index, a.callAttempt, a.argsDigest, a.Prior,
-		a.StartedAt, a.Deadline, a.Error, a.continues, a.trace)
+		a.StartedAt, a.Deadline, a.Error, a.continues, a.trace, true)
 	if err != nil {
 		return ledger.Verdict{}, fmt.Errorf("inherit effect %s: %w", e.OpKey, err)
 	}

@@ -246,16 +246,17 @@ func (v *runVerification) effects(ctx context.Context) error {
 
 // attempt is an attempt of an effect whose latest one is of this run.
 type attempt struct {
-	opKey   events.Hash
-	token   events.ID
-	state   events.EffectState
-	settled bool // the effect ended by it
+	opKey     events.Hash
+	token     events.ID
+	state     events.EffectState
+	settled   bool // the effect ended by it
+	inherited bool // it stands for another run's: nothing was started
 }
 
 // attempts reads this run's attempts of the next effects; at least one of each.
 func (v *runVerification) attempts(ctx context.Context, after events.Hash) ([]attempt, error) {
 	rows, err := v.tx.Query(ctx, `
-		SELECT e.op_key, a.token, e.state, coalesce(e.settled_token = a.token AND e.settled_at IS NOT NULL, false)
+		SELECT e.op_key, a.token, e.state, coalesce(e.settled_token = a.token AND e.settled_at IS NOT NULL, false), a.inherited
 		FROM (SELECT op_key, state, settled_token, settled_at FROM effects WHERE run_id = $1 AND op_key > $2 ORDER BY op_key LIMIT $3) e
 		JOIN effect_attempts a ON a.op_key = e.op_key WHERE a.run_id = $1 ORDER BY e.op_key`, v.run, after[:], verifyPage)
 	if err != nil {
@@ -265,7 +266,7 @@ func (v *runVerification) attempts(ctx context.Context, after events.Hash) ([]at
 	var as []attempt
 	for rows.Next() {
 		var a attempt
-		if err := rows.Scan(&a.opKey, &a.token, &a.state, &a.settled); err != nil {
+		if err := rows.Scan(&a.opKey, &a.token, &a.state, &a.settled, &a.inherited); err != nil {
 			return nil, err
 		}
 		as = append(as, a)
@@ -307,7 +308,7 @@ func (v *runVerification) told(ctx context.Context, as []attempt, pending map[ev
 		return has[id] || pending[id]
 	}
 	for _, a := range as {
-		if !told(events.ToolExecutionStarted{}, a) {
+		if !a.inherited && !told(events.ToolExecutionStarted{}, a) {
 			if err := v.note(0, ledger.Incomplete, "effect %s has attempt %s, of which the history has no start", a.opKey, a.token); err != nil {
 				return err
 			}

@@ -101,6 +101,8 @@ CREATE INDEX runs_parked ON runs (queue) WHERE state = 'parked';
 UPDATE runs SET started_at = (SELECT min(e.created_at) FROM run_epochs e WHERE e.run_id = runs.id) WHERE epoch > 0;
 ALTER TABLE runs ADD COLUMN crashes integer NOT NULL DEFAULT 0;   -- takeovers in a row without an outcome in between
 
+ALTER TABLE effect_attempts ADD COLUMN inherited integer NOT NULL DEFAULT 0;   -- executed nothing: stands for an attempt of a failed run that this one tries again
+
 -- How much of a queue its tenants have had, counted in starts; kept while several compete.
 CREATE TABLE tenant_shares (
     queue  text NOT NULL,
@@ -279,6 +281,7 @@ DROP TABLE schedules;
 DROP TABLE queue_starts;
 DROP TABLE queue_limits;
 DROP TABLE tenant_shares;
+ALTER TABLE effect_attempts DROP COLUMN inherited;
 ALTER TABLE runs DROP COLUMN crashes;
 DROP INDEX runs_parked;
 DROP INDEX runs_held;
