@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 )
 
