@@ -40,9 +40,9 @@ type Agent struct {
 	// ApprovalTimeout is how long a person may take; zero means a day.
 	ApprovalTimeout time.Duration
 	// Retry says how often a run is tried that an error stops.
-	Retry           Retry
-	Prompt          string // without white space around it
-	Path            string // of the file; not part of the hash
+	Retry  Retry
+	Prompt string // without white space around it
+	Path   string // of the file; not part of the hash
 }
 
 // Retry is how often a failed run is tried and what lies in between. The zero
