@@ -136,6 +136,11 @@ func TestFailpointActions(t *testing.T) {
 	}
 	only := os.Getenv("DAYBOOK_E2E_POINTS")
 	if os.Getenv("DAYBOOK_E2E_ALL") == "" && only == "" {
+		// A panic beside a call parks the run for a minute.
+		long := func(h *hurting) bool {
+			return strings.Contains(h.name(), "panic") && strings.Contains(h.name(), "exec.")
+		}
+		single, pairs = slices.DeleteFunc(single, long), slices.DeleteFunc(pairs, long)
 		single, pairs = single[:actionCases], pairs[:actionPairs]
 	}
 	cases := slices.DeleteFunc(slices.Concat(single, pairs), func(h *hurting) bool { return !regexp.MustCompile(only).MatchString(h.name()) })

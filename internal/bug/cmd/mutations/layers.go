@@ -32,7 +32,7 @@ var findable = map[bug.Bug][]string{
 	bug.RereadDecides:         {"effects", "property", "linear"},
 	bug.ReexecStarted:         {"effects", "property", "linear"},
 	bug.ExpireStarted:         {"effects", "property"},
-	bug.BeginNotDurable:       {"effects", "property", "runtime"},
+	bug.BeginNotDurable:       {"effects", "property"},
 	bug.ExecuteUnavailable:    {"runtime"},
 	bug.NoBegin:               {"tools", "runtime"},
 	bug.RecordFirst:           {"tools", "runtime"},
