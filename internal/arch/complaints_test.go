@@ -18,16 +18,11 @@ var update = flag.Bool("update", false, "write the tests of each row into docs/c
 // openComplaints: thread → why no test names it yet. A row that has got a test
 // goes from here.
 var openComplaints = map[string]string{
-	"langchain-ai/langgraph#7780":     "approvals are proven in the ledger; a worker's wait for one has no test that names this yet",
-	"inngest/inngest PR#2775":         "belongs to the queue's retries",
-	"dbos-inc/dbos-transact-py#805":   "belongs to the watchdog",
-	"triggerdotdev/trigger.dev#1566":  "belongs to the queue's limits",
-	"triggerdotdev/trigger.dev#2561":  "belongs to the queue's limits",
-	"temporalio/sdk-go#1693":          "scripted loops, the only positional ones, are not built",
-	"egonSchiele/agency-lang PR#1079": "belongs to budgets",
-	"hatchet-dev/hatchet#5005":        "plans are tested (TestPlans); no schedule of statistics for partitioned parents",
-	"hatchet-dev/hatchet#4930":        "totals are kept per run; nothing counts over all runs yet",
-	"temporalio/temporal#10145":       "no test bounds the size of indexes",
+	"langchain-ai/langgraph#7780":   "approvals are proven in the ledger; a worker's wait for one has no test that names this yet",
+	"dbos-inc/dbos-transact-py#805": "belongs to the watchdog",
+	"hatchet-dev/hatchet#5005":      "plans are tested (TestPlans); no schedule of statistics for partitioned parents",
+	"hatchet-dev/hatchet#4930":      "totals are kept per run; nothing counts over all runs yet",
+	"temporalio/temporal#10145":     "no test bounds the size of indexes",
 }
 
 // thread is how docs/complaints.md and comments of tests name one.
@@ -94,7 +89,7 @@ func threadsInTests(t *testing.T) map[string][]string {
 			continue
 		}
 		for _, group := range f.syntax.Comments {
-			for _, id := range thread.FindAllString(group.Text(), -1) {
+			for _, id := range threadsIn(group.Text()) {
 				if fn := testAt(f.syntax, group); fn != "" {
 					name := path.Base(f.pkg) + "." + fn
 					if !slices.Contains(found[id], name) {
@@ -108,6 +103,27 @@ func threadsInTests(t *testing.T) map[string][]string {
 		slices.Sort(names)
 	}
 	return found
+}
+
+// several are threads of one repository: owner/name#1, #2.
+var several = regexp.MustCompile(`([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)(?: PR)?#[0-9]+((?:, #[0-9]+)+)`)
+
+// threadsIn lists the threads that a text names.
+func threadsIn(text string) []string {
+	ids := thread.FindAllString(text, -1)
+	for _, m := range several.FindAllStringSubmatch(text, -1) {
+		for n := range strings.SplitSeq(strings.TrimPrefix(m[2], ", "), ", ") {
+			ids = append(ids, m[1]+n)
+		}
+	}
+	return ids
+}
+
+func TestThreadsIn(t *testing.T) {
+	got := threadsIn("// a-b/c.d#12, #13: because; x/y PR#7 and z/z#1")
+	if want := []string{"a-b/c.d#12", "x/y PR#7", "z/z#1", "a-b/c.d#13"}; !slices.Equal(got, want) {
+		t.Errorf("threads %q, want %q", got, want)
+	}
 }
 
 // testAt is the test that a comment belongs to, "" for none.

@@ -49,6 +49,8 @@ const (
 	ApprovalNotConsumed Bug = "approval_not_consumed"
 	// ApprovalNoDigest: an approval is good for whatever arguments the call has now.
 	ApprovalNoDigest Bug = "approval_no_digest"
+	// BudgetNotReserved: a priced call is begun without a look at what it may cost.
+	BudgetNotReserved Bug = "budget_not_reserved"
 	// SwitchIgnored: a tool that was switched off is called all the same.
 	SwitchIgnored Bug = "switch_ignored"
 )
@@ -80,7 +82,7 @@ func All() []Bug {
 	return []Bug{
 		RereadDecides, ReexecStarted, ExpireStarted, BeginNotDurable, ExecuteUnavailable, NoBegin, RecordFirst, TimeoutIsFailure,
 		EarlyProbe, DefiniteAfterUnclear, KeyedForever, TokenBlind, ConflictReplays, EndNeedsLease, WaitersNotWoken,
-		ApprovalNotConsumed, ApprovalNoDigest, SwitchIgnored,
+		ApprovalNotConsumed, ApprovalNoDigest, BudgetNotReserved, SwitchIgnored,
 		NoFence, HeartbeatIgnoresEpoch, NoEpochBase, AckBeforeCommit, FactsTrusted, DuplicateKey, CostLost, RedactorSkipsKeys,
 		VerifyIgnoresTail,
 	}
