@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the tests of each row into docs/c
 // openComplaints: thread → why no test names it yet. A row that has got a test
 // goes from here.
 var openComplaints = map[string]string{
-	"langchain-ai/langgraph#7780":   "approvals are proven in the ledger; a worker's wait for one has no test that names this yet",
+	"temporalio/sdk-go#1693":        "rehearse says so; its test lands with it",
 	"dbos-inc/dbos-transact-py#805": "belongs to the watchdog",
 	"hatchet-dev/hatchet#5005":      "plans are tested (TestPlans); no schedule of statistics for partitioned parents",
 	"hatchet-dev/hatchet#4930":      "totals are kept per run; nothing counts over all runs yet",
