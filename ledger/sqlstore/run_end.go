@@ -58,7 +58,7 @@ func (s *Store) Finish(ctx context.Context, l ledger.Lease, p ledger.Prefix, end
 		err = one(tx.Exec(ctx, `
 			UPDATE runs SET state = $3, stopped_by = $4, result = $5, error = $6, ended_at = $7,
 				clean = true, lease_until = NULL, not_before = NULL, idle_claims = 0, crashes = 0,
-				held_at = NULL, held_by = '', held_reason = '', successor = $9, dead_at = $10
+				held_at = NULL, held_by = '', held_reason = '', successor = coalesce($9, successor), dead_at = $10
 			WHERE id = $1 AND epoch = $2 AND state = $8`,
 			l.RunID, l.Epoch, end.State, end.StoppedBy, result, s.cfg.Redactor.String(end.Error), h.now, h.run.State, retried, dead))
 		if err != nil {

@@ -97,7 +97,6 @@ DROP INDEX runs_due;
 CREATE INDEX runs_lanes ON runs (queue, tenant, priority DESC, due_at, id) WHERE state = 'queued' AND held_at IS NULL;
 CREATE INDEX runs_begun ON runs (due_at) WHERE state = 'queued' AND started_at IS NOT NULL;   -- handed over
 CREATE INDEX runs_held  ON runs (id) WHERE held_at IS NOT NULL;
-CREATE INDEX runs_parked ON runs (queue) WHERE state = 'parked';
 UPDATE runs SET started_at = (SELECT min(e.created_at) FROM run_epochs e WHERE e.run_id = runs.id) WHERE epoch > 0;
 ALTER TABLE runs ADD COLUMN crashes integer NOT NULL DEFAULT 0;   -- takeovers in a row without an outcome in between
 
@@ -283,7 +282,6 @@ DROP TABLE queue_limits;
 DROP TABLE tenant_shares;
 ALTER TABLE effect_attempts DROP COLUMN inherited;
 ALTER TABLE runs DROP COLUMN crashes;
-DROP INDEX runs_parked;
 DROP INDEX runs_held;
 DROP INDEX runs_begun;
 DROP INDEX runs_lanes;
