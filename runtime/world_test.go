@@ -18,6 +18,8 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/ledger/sqlite"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/loops/singleshot"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/runtime"
@@ -244,6 +246,27 @@ func (w *world) whole() {
 	})
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	w.rehearse()
+}
+
+// rehearse fails the test if today's loop would decide otherwise anywhere in
+// what was just recorded.
+func (w *world) rehearse() {
+	w.t.Helper()
+	rs, err := w.store.Summaries(context.Background(), ledger.RunFilter{Limit: 200})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range rs {
+		h := loops.NewHistory(r.ID)
+		if err := runtime.Inherit(context.Background(), w.store, r.Run, h); err != nil {
+			w.t.Fatal(err)
+		}
+		ds, err := loops.Rehearse(h, w.history(r.ID), singleshot.New())
+		if err != nil || len(ds) > 0 {
+			w.t.Errorf("rehearse run %s: %v %v\n%s", r.ID, ds, err, w.story(r.ID))
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func (f *filler) take(r ledger.Run, worker string, ttl time.Duration) *holder {
 	if h.seq, h.prev = base.Seq, base.Hash; h.seq == 0 {
 		h.prev = events.Genesis(r.ID)
 		h.note(events.RunQueued{Agent: r.Agent, Input: r.Input, ClientKey: r.ClientKey, Queue: r.Queue, Owner: r.Owner, Root: r.Root, QueuedAt: r.CreatedAt})
-		h.note(events.RunStarted{Worker: worker, Agent: r.Agent, Model: "scripted/refunds", Loop: "single-shot", LoopVersion: 1, Tools: []events.ToolBinding{}})
+		h.note(events.RunStarted{Worker: worker, Agent: r.Agent, Model: "scripted/refunds", Loop: "singleshot", LoopVersion: 1, Tools: []events.ToolBinding{}})
 	} else {
 		h.note(events.RunResumed{Worker: worker, Epoch: h.lease.Epoch, BaseSeq: base.Seq, BaseHash: base.Hash, SetAside: base.SetAside})
 	}

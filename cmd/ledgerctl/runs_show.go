@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -187,13 +188,16 @@ func (a *app) runFields(v runView) []field {
 	if !v.Parent.IsZero() {
 		fs = append(fs, field{"parent", v.Parent.String()})
 	}
+	if f := v.ForkOf; f != nil {
+		fs = append(fs, field{"fork of", fmt.Sprintf("%s up to event %d, effects %s", f.Run, f.Seq, f.Effects)})
+	}
 	if l := v.Lease; l != nil {
 		fs = append(fs, field{"lease", fmt.Sprintf("%s, epoch %d, until %s", l.Worker, v.Epoch, a.since(l.Until))})
 	} else if v.Worker != "" {
 		fs = append(fs, field{"last worker", fmt.Sprintf("%s, epoch %d", v.Worker, v.Epoch)})
 	}
 	if c := v.Cancel; c != nil {
-		fs = append(fs, field{"cancel", either(": ", "asked for by "+c.By, c.Reason)})
+		fs = append(fs, field{"cancel", either(": ", "asked for by "+c.By+at(a, c.Since), c.Reason)})
 	}
 	t := v.Totals
 	return append(fs,
@@ -203,6 +207,14 @@ func (a *app) runFields(v runView) []field {
 		field{"input", string(v.Input)},
 		field{"result", string(v.Result)},
 	)
+}
+
+// at is when something was, if that is known.
+func at(a *app, t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " at " + a.since(t)
 }
 
 func eventColumns() []column[eventView] {

@@ -41,8 +41,16 @@ type leaseView struct {
 }
 
 type cancelView struct {
-	By     string `json:"by"`
-	Reason string `json:"reason,omitempty"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+// forkView is the history that a run begins with.
+type forkView struct {
+	Run     events.RunID       `json:"run"`
+	Seq     uint64             `json:"seq"`
+	Effects ledger.ForkEffects `json:"effects"`
 }
 
 type totalsView struct {
@@ -72,6 +80,7 @@ type runView struct {
 	Session   string           `json:"session,omitempty"`
 	Root      events.RunID     `json:"root,omitzero"`
 	Parent    events.RunID     `json:"parent,omitzero"`
+	ForkOf    *forkView        `json:"fork_of,omitempty"`
 	ClientKey string           `json:"client_key"`
 	CreatedAt time.Time        `json:"created_at"`
 	DueAt     time.Time        `json:"due_at,omitzero"`
@@ -110,7 +119,10 @@ func (a *app) runView(s ledger.Summary) runView {
 		v.WaitsFor = &waitView{Reason: s.ParkReason, Detail: s.ParkDetail, OpKey: s.ParkKey, Since: s.ParkedAt, Until: s.WakeAt}
 	}
 	if s.CancelBy != "" || s.CancelReason != "" {
-		v.Cancel = &cancelView{s.CancelBy, s.CancelReason}
+		v.Cancel = &cancelView{s.CancelBy, s.CancelReason, s.CancelAt}
+	}
+	if !s.ForkOf.IsZero() {
+		v.ForkOf = &forkView{s.ForkOf, s.ForkSeq, s.ForkEffects}
 	}
 	return v
 }

@@ -100,8 +100,7 @@ func (a *app) whyRun(ctx context.Context, st ledger.Store, name string) (explana
 	case ledger.Running:
 		a.whyRunning(&e, s.Run)
 	case ledger.Cancelling:
-		e.say("Run %s of agent %s is being cancelled: %s asked for it (%s).", s.ID, s.Agent, s.CancelBy, orNo(s.CancelReason, "no reason given"))
-		a.whyLease(&e, s.Run)
+		a.whyCancelling(&e, s.Run)
 	case ledger.Parked:
 		if err := a.whyParked(ctx, st, &e, s.Run); err != nil {
 			return e, err
@@ -109,6 +108,7 @@ func (a *app) whyRun(ctx context.Context, st ledger.Store, name string) (explana
 	default:
 		a.whyEnded(&e, s)
 	}
+	a.whyFork(&e, s.Run)
 	if err := a.whyCalls(ctx, st, &e, s); err != nil {
 		return e, err
 	}
@@ -122,6 +122,30 @@ func (a *app) whyRun(ctx context.Context, st ledger.Store, name string) (explana
 	}
 	e.next(a.command("runs", "show", s.ID.String()), "everything that happened")
 	return e, err
+}
+
+// whyCancelling says who wants the run to end, and what keeps it from it.
+// ablative-io/aion#230: it is not cancelled before its worker says so.
+func (a *app) whyCancelling(e *explanation, r ledger.Run) {
+	e.say("Run %s of agent %s is being cancelled: %s asked for it%s (%s). It begins nothing new, and is cancelled once its worker confirms or its lease ends.",
+		r.ID, r.Agent, r.CancelBy, at(a, r.CancelAt), orNo(r.CancelReason, "no reason given"))
+	a.whyLease(e, r)
+}
+
+// whyFork says where a fork comes from and what that means for its calls.
+func (a *app) whyFork(e *explanation, r ledger.Run) {
+	if r.ForkOf.IsZero() {
+		return
+	}
+	words := map[ledger.ForkEffects]string{
+		ledger.ForkReplay:   "other destructive calls are executed",
+		ledger.ForkSimulate: "other destructive calls are not executed, and the model is told so",
+		ledger.ForkAsk:      "each other destructive call needs a person's approval",
+	}[r.ForkEffects]
+	e.say("It is a fork: it begins with the history of run %s up to event %d. What that run has done is handed back and not done again; %s (%s).",
+		r.ForkOf, r.ForkSeq, orNo(words, "nothing is known of other destructive calls"), r.ForkEffects)
+	e.next(a.command("runs", "show", r.ForkOf.String()), "the run that it comes from")
+	e.next(a.command("rehearse", r.ID.String()), "where today's loop would decide otherwise")
 }
 
 func orNo(s, no string) string {
