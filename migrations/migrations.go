@@ -64,6 +64,19 @@ func up(ctx context.Context, d Dialect, db *sql.DB) ([]string, error) {
 	return names, nil
 }
 
+// To brings a database to an earlier schema. It is for tests of what an earlier
+// version left behind.
+func To(ctx context.Context, d Dialect, db *sql.DB, version int64) error {
+	p, err := provider(d, db)
+	if err != nil {
+		return err
+	}
+	if _, err := p.UpTo(ctx, version); err != nil {
+		return fmt.Errorf("migrate %s to version %d: %w", d, version, err)
+	}
+	return nil
+}
+
 // Down takes every step back, and all data with it. It is for tests.
 func Down(ctx context.Context, d Dialect, db *sql.DB) error {
 	p, err := provider(d, db)

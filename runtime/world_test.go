@@ -54,6 +54,12 @@ type world struct {
 
 func newWorld(t *testing.T, m model.Model, ts ...tools.Tool) *world {
 	t.Helper()
+	return worldOn(t, filepath.Join(t.TempDir(), "ledger.db"), m, ts...)
+}
+
+// worldOn is a world whose ledger is at path, and may be an earlier version's.
+func worldOn(t *testing.T, path string, m model.Model, ts ...tools.Tool) *world {
+	t.Helper()
 	t.Parallel() // most tests wait most of the time, for a lease or a timer
 	// A busy machine may let a worker stand still for seconds: only tests about
 	// leases have short ones.
@@ -63,7 +69,7 @@ func newWorld(t *testing.T, m model.Model, ts ...tools.Tool) *world {
 	w.limits = events.Limits{MaxTurns: 8}
 	var err error
 	w.store, err = sqlite.Open(t.Context(), sqlite.Config{
-		Path:  filepath.Join(t.TempDir(), "ledger.db"),
+		Path:  path,
 		Now:   func() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) },
 		Store: sqlstore.Config{Redactor: w.red, Grace: 50 * time.Millisecond},
 	})
