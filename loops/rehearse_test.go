@@ -68,14 +68,14 @@ at seq 16 the record has: tool call t2.c0 finish (arguments 44136fa355b3); today
 				return loops.CallModel{Turn: h.NextTurn()}, nil
 			}
 			return s, nil
-		}, "at seq 18 the record has: stop finish; today's loop would: model call of turn 3"},
+		}, "at seq 18 the record has: stop finish (output 58bf5b5478e5); today's loop would: model call of turn 3"},
 		"another output": {func(_ *loops.History, s loops.Step) (loops.Step, error) {
 			if x, ok := s.(loops.Stop); ok {
 				x.Output = json.RawMessage(`"other"`)
 				return x, nil
 			}
 			return s, nil
-		}, "at seq 18 the record has: stop finish; today's loop would: stop finish"},
+		}, "at seq 18 the record has: stop finish (output 58bf5b5478e5); today's loop would: stop finish (output d448c0e0f65d)"},
 		"a longer conversation": {func(_ *loops.History, s loops.Step) (loops.Step, error) {
 			if x, ok := s.(loops.CallModel); ok && x.Turn == 2 {
 				x.Messages = append(x.Messages[:len(x.Messages):len(x.Messages)], x.Messages[0])
@@ -94,7 +94,7 @@ at seq 16 the record has: tool call t2.c0 finish (arguments 44136fa355b3); today
 				panic("at the disco")
 			}
 			return s, nil
-		}, "at seq 18 the record has: stop finish; today's loop would: fail: the loop panicked: at the disco"},
+		}, "at seq 18 the record has: stop finish (output 58bf5b5478e5); today's loop would: fail: the loop panicked: at the disco"},
 	} {
 		ds, err := loops.Rehearse(loops.NewHistory(loopstest.Run), loopstest.Events(recorded()...), changed{singleshot.New(), c.f})
 		if err != nil {
