@@ -191,6 +191,7 @@ type Store interface {
 	Children
 	Signals
 	Budgets
+	Seals
 	Archive
 	Queries
 	Projection

@@ -125,6 +125,10 @@ type Verdict struct {
 	OfArguments json.RawMessage
 	// OfEnded is when that call was settled.
 	OfEnded time.Time
+	// Exact is, for Replay, the output as the tool returned it the first time; nil
+	// without a seal key or after the owner was erased. It goes to whoever asked for
+	// the call, and is recorded nowhere.
+	Exact []byte
 	// Redacted: Result is the redacted outcome, since no seal key kept the bytes.
 	Redacted bool
 	// Detail and Text belong to Refused and Paused.
@@ -156,6 +160,9 @@ type Outcome struct {
 	// Cause is for Unclear: timeout, panic, unclear_error, lease_lost, cancelled.
 	Cause     string
 	LatencyMS int64
+	// Exact is the output as the tool returned it, before anything was redacted: it
+	// is kept encrypted, or not at all. nil = none.
+	Exact []byte `json:"-"`
 }
 
 // Settlement is the state of the effect after End or Resolve; callers use it

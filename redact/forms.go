@@ -14,6 +14,7 @@ import (
 type secret struct {
 	name        string
 	fingerprint string
+	value       string // for the fingerprints of other tenants
 }
 
 // comparison says which differences between a form and a text don't count.

@@ -21,6 +21,7 @@ type matcher struct {
 	secrets  []secret
 	names    map[string]bool // of secrets: their handles stay whole
 
+	of        *matcher // of a view: the one it was made from
 	tenantKey []byte
 	keys      *keyRules
 	detectors []detector

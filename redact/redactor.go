@@ -42,6 +42,8 @@ type Redactor struct {
 
 // state is what a Redactor knows.
 type state struct {
+	base *state // of a view: what it looks at; see ForTenant
+
 	key       []byte
 	keys      *keyRules
 	detectors []detector
@@ -99,6 +101,9 @@ func (r *Redactor) Register(name, value string) error {
 		shown = "secret"
 	}
 	s := r.state()
+	if s.base != nil {
+		s = s.base
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.names[name] = true
@@ -132,13 +137,16 @@ func (s *state) add(name, value string) {
 	}
 	s.known[value] = true
 	id := len(s.secrets)
-	s.secrets = append(s.secrets, secret{name, fingerprint(s.key, value)})
+	s.secrets = append(s.secrets, secret{name, fingerprint(s.key, value), value})
 	s.forms = append(s.forms, forms(id, value)...)
 }
 
 // matcher returns the matcher for what is registered now. It is built on the
 // first use after a registration.
 func (s *state) matcher() *matcher {
+	if s.base != nil {
+		return s.view()
+	}
 	if m := s.current.Load(); m != nil {
 		return m
 	}

@@ -32,7 +32,7 @@ func (p spawner) Spawn(ctx context.Context, in *tools.Invocation, sp tools.Spawn
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(sp.Agent + "\x00"))
 	mac.Write(sp.Input)
-	input, err := s.w.cfg.Redactor.JSON(sp.Input)
+	input, err := s.red.JSON(sp.Input)
 	if err != nil {
 		return events.RunID{}, fmt.Errorf("%w: input: %w", errNoChild, err)
 	}

@@ -103,7 +103,7 @@ func (c *Client) Submit(ctx context.Context, in Submit) (run ledger.Run, existed
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(in.Agent + "\x00"))
 	mac.Write(raw)
-	input, err := c.redactor.JSON(json.RawMessage(raw))
+	input, err := c.redactor.ForTenant(key).JSON(json.RawMessage(raw))
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("%w: input: %w", ErrInvalidSubmit, err)
 	}

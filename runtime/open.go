@@ -18,6 +18,14 @@ var errUnworkable = errors.New("this worker cannot continue the run")
 // open makes the history current: catch up and take the base if the last holder
 // left uncleanly, read the archive, open the epoch, take over pending facts.
 func (s *session) open(ctx context.Context) error {
+	err := s.retry(ctx, "read the tenant's key", func() error {
+		var err error
+		s.red, err = s.w.redactor(ctx, s.run.Tenant)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("redactor of tenant %q: %w", s.run.Tenant, err)
+	}
 	base := s.claim.Base
 	facts := s.claim.Facts
 	if s.claim.Kind == ledger.ClaimTakeover {
@@ -41,7 +49,7 @@ func (s *session) open(ctx context.Context) error {
 	if err := s.inherit(ctx); err != nil {
 		return err
 	}
-	err := s.retry(ctx, "read history", func() error {
+	err = s.retry(ctx, "read history", func() error {
 		return s.w.cfg.Ledger.Events(ctx, s.run.ID, s.hist.Seq()+1, func(e events.Sealed) error {
 			if e.Envelope().Seq > base.Seq {
 				return nil
@@ -101,7 +109,7 @@ func (s *session) bind(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("agent %q is not configured here: %w", s.run.Agent, errUnworkable)
 		}
-		s.agent, s.disp = a, s.w.dispatcher(a.Tools)
+		s.agent, s.disp = a, s.w.dispatcher(s.red, s.run.Tenant, a.Tools)
 		var bound *events.Policy
 		if origin := s.hist.InheritedStart(); origin != nil {
 			bound = origin.Policy // a fork is bound to no less than what it goes on from
@@ -115,7 +123,7 @@ func (s *session) bind(ctx context.Context) error {
 	for _, b := range started.Tools {
 		s.agent.Tools = append(s.agent.Tools, b.Name)
 	}
-	s.disp = s.w.dispatcher(s.agent.Tools)
+	s.disp = s.w.dispatcher(s.red, s.run.Tenant, s.agent.Tools)
 	s.policy = policyOf(&s.agent, s.disp, started.Policy)
 	prompt, err := s.blob(ctx, started.PromptHash)
 	if err != nil {
@@ -132,7 +140,7 @@ func (s *session) bind(ctx context.Context) error {
 
 func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
 	l := s.w.loops[a.Loop]
-	s.prompt = s.w.cfg.Redactor.String(a.Prompt) // as whoever resumes will read it
+	s.prompt = s.red.String(a.Prompt) // as whoever resumes will read it
 	prompt, err := s.putBlob(ctx, "text/markdown", []byte(s.prompt))
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/tools"
 )
 
@@ -25,6 +26,7 @@ type session struct {
 	lease ledger.Lease
 	local *localLease
 	log   *slog.Logger
+	red   *redact.Redactor // with the fingerprints of the run's tenant
 
 	ctx      context.Context // ends with a cause when the session must stop acting
 	stop     context.CancelCauseFunc
@@ -67,7 +69,7 @@ type session struct {
 
 func newSession(w *Worker, c ledger.Claim, sent time.Time) *session {
 	s := &session{
-		w: w, claim: c, run: c.Run, lease: c.Lease,
+		w: w, claim: c, run: c.Run, lease: c.Lease, red: w.cfg.Redactor,
 		log:      w.log.With("run", c.Run.ID.String(), "epoch", c.Lease.Epoch),
 		handover: make(chan struct{}),
 		poke:     make(chan struct{}, 1),
@@ -296,7 +298,7 @@ func await(ctx context.Context, r events.Receipt) error {
 }
 
 func (s *session) recordLocked(ctx context.Context, p events.Payload) (events.Event, error) {
-	data, err := s.w.cfg.Redactor.JSON(p, s.exempt(p)...)
+	data, err := s.red.JSON(p, s.exempt(p)...)
 	if err != nil {
 		return events.Event{}, fmt.Errorf("record %s: %w", events.TypeOf(p), err)
 	}
@@ -376,7 +378,7 @@ func (s *session) adoptLocked(f events.Fact) error {
 	if err != nil {
 		return fmt.Errorf("adopt fact of run %s: %w: %w", s.run.ID, errFact, err)
 	}
-	data, err := s.w.cfg.Redactor.JSON(f.Data, s.exempt(p)...)
+	data, err := s.red.JSON(f.Data, s.exempt(p)...)
 	if err != nil {
 		return fmt.Errorf("adopt %s: %w", f.Type, err)
 	}

@@ -243,7 +243,7 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 	}
 	out := tools.Verdict{
 		Kind: verdictKinds[v.Kind], Ref: v.Ref, Prior: v.Prior, Deadline: v.Deadline, Result: v.Result, Of: v.Of,
-		OfArguments: v.OfArguments, Redacted: v.Redacted,
+		OfArguments: v.OfArguments, Redacted: v.Redacted, Exact: v.Exact,
 		Detail: v.Detail, Text: v.Text, Approval: v.Approval, Expires: v.Expires,
 	}
 	if v.Kind == ledger.Execute {
@@ -297,6 +297,7 @@ func (e *sessionEffects) End(ctx context.Context, out tools.Outcome) (tools.Sett
 	defer e.forget(out.Ref.Token)
 	lo := ledger.Outcome{
 		Token: out.Ref.Token, Kind: outcomeKinds[out.Kind], Result: fit(out.Result), Error: out.Error, Cause: out.Cause, LatencyMS: out.LatencyMS,
+		Exact: out.Exact,
 	}
 	for attempt := 1; ; attempt++ {
 		p := s.snapshot()

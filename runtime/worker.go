@@ -166,7 +166,8 @@ func (c *Config) validate() error {
 // Worker claims runs and works on them. Safe for concurrent use.
 type Worker struct {
 	cfg    Config
-	disps  sync.Map // tool names → *tools.Dispatcher
+	disps  sync.Map // tenant and tool names → *tools.Dispatcher
+	reds   sync.Map // tenant → *redact.Redactor
 	agents map[string]agents.Agent
 	loops  map[string]loops.Loop
 	ids    *events.IDs
@@ -227,13 +228,13 @@ func NewWorker(cfg Config) (*Worker, error) {
 }
 
 // dispatcher is the tool pipeline for exactly the named tools.
-func (w *Worker) dispatcher(names []string) *tools.Dispatcher {
-	key := strings.Join(names, "\x00")
+func (w *Worker) dispatcher(red *redact.Redactor, tenant string, names []string) *tools.Dispatcher {
+	key := tenant + "\x00" + strings.Join(names, "\x00")
 	if d, ok := w.disps.Load(key); ok {
 		return d.(*tools.Dispatcher)
 	}
 	d := w.cfg.Dispatch
-	d.Redactor, d.Secrets, d.Now = w.cfg.Redactor, w.cfg.Secrets, w.cfg.Now
+	d.Redactor, d.Secrets, d.Now = red, w.cfg.Secrets, w.cfg.Now
 	if d.Logger == nil {
 		d.Logger = w.log
 	}
@@ -244,6 +245,19 @@ func (w *Worker) dispatcher(names []string) *tools.Dispatcher {
 	d.Filters = append(slices.Clone(d.Filters), tools.Filter{Allow: allow})
 	made, _ := w.disps.LoadOrStore(key, tools.NewDispatcher(w.cfg.Tools, d))
 	return made.(*tools.Dispatcher)
+}
+
+// redactor is the worker's with the fingerprints of a tenant.
+func (w *Worker) redactor(ctx context.Context, tenant string) (*redact.Redactor, error) {
+	if r, ok := w.reds.Load(tenant); ok {
+		return r.(*redact.Redactor), nil
+	}
+	key, err := w.cfg.Ledger.TenantKey(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	made, _ := w.reds.LoadOrStore(tenant, w.cfg.Redactor.ForTenant(key))
+	return made.(*redact.Redactor), nil
 }
 
 // Name returns the worker's name.

@@ -38,6 +38,7 @@ const patience = 2 * time.Minute
 type world struct {
 	t      *testing.T
 	store  *sqlstore.Store
+	path   string
 	red    *redact.Redactor
 	vault  *redact.Vault
 	stream *memory.Stream
@@ -68,6 +69,7 @@ func worldOn(t *testing.T, path string, m model.Model, ts ...tools.Tool) *world 
 	w.tools = append([]tools.Tool{builtin.Finish(), builtin.Decline()}, ts...)
 	w.limits = events.Limits{MaxTurns: 8}
 	var err error
+	w.path = path
 	w.store, err = sqlite.Open(t.Context(), sqlite.Config{
 		Path:  path,
 		Now:   func() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) },

@@ -273,7 +273,7 @@ func (d *Dispatcher) replay(ctx context.Context, env Env, c Call, v Verdict) (Di
 	if err := env.Recorder.Record(ctx, p); err != nil {
 		return Disposition{}, fmt.Errorf("record repeated call %s: %w", c.ID, err)
 	}
-	return Disposition{State: StateDone, Result: v.Result, Verdict: v}, nil
+	return Disposition{State: StateDone, Result: v.Result, Verdict: v, Exact: v.Exact}, nil
 }
 
 // simulate records a call that was not executed as if it had been, and says so.

@@ -128,6 +128,10 @@ type Disposition struct {
 	State State
 	// Result is the outcome of StateDone.
 	Result events.ToolResult
+	// Exact is the output of a destructive call that took effect, as the tool
+	// returned it: nothing of it is redacted, so it must not be recorded. A replay has
+	// the same bytes if they were kept encrypted, else nil.
+	Exact []byte
 	// Blocked is the reason if the call was not run.
 	Blocked events.BlockedReason
 	Detail  string

@@ -108,7 +108,7 @@ func (x *execution) applied(ctx context.Context, value any) Outcome {
 	if f != nil {
 		r.Output = "it took effect, do not repeat it; " + f.text
 	}
-	return Outcome{Ref: x.verdict.Ref, Call: x.call.ID, Kind: Applied, Result: r, LatencyMS: x.latency()}
+	return Outcome{Ref: x.verdict.Ref, Call: x.call.ID, Kind: Applied, Result: r, LatencyMS: x.latency(), Exact: exactly(value)}
 }
 
 // nothingSent is the outcome of an attempt that certainly took no effect. With
@@ -147,6 +147,9 @@ func (x *execution) end(ctx context.Context, out Outcome) (Disposition, error) {
 	disp := Disposition{State: StateDone, Result: s.Result, Verdict: x.verdict}
 	switch s.State {
 	case events.EffectApplied, events.EffectNotApplied, events.EffectAbandoned:
+		if s.State == events.EffectApplied {
+			disp.Exact = out.Exact
+		}
 		return disp, nil
 	case events.EffectInDoubt:
 		disp.State, disp.Cause, disp.Continue, disp.Result = StateInDoubt, out.Cause, x.def.InDoubtContinue, events.ToolResult{}

@@ -55,7 +55,10 @@ type Verdict struct {
 	Result      events.ToolResult
 	Of          events.CallRef
 	OfArguments json.RawMessage
-	Redacted    bool
+	// Exact is, for Replay, the output as the tool returned it the first time; nil
+	// if it was not kept. Redacted says that Result is all there is.
+	Exact    []byte
+	Redacted bool
 	// Detail and Text belong to Refused and Paused; Approval and Expires to NeedsApproval.
 	Detail, Text string
 	Approval     events.ID
@@ -81,6 +84,9 @@ type Outcome struct {
 	Error     events.ErrorInfo
 	Cause     string // of Unclear: timeout, panic, unclear_error, lease_lost, cancelled
 	LatencyMS int64
+	// Exact is the output of Applied as the tool returned it, before anything was
+	// redacted: it may be kept encrypted and nowhere else.
+	Exact []byte `json:"-"`
 }
 
 // Settled is the state of the effect after End; the dispatcher uses it and not its own outcome.

@@ -52,6 +52,21 @@ func (d *Dispatcher) render(e *entry, value any) (events.ToolResult, *unshowable
 	return r, nil
 }
 
+// exactly is what a value says before anything is redacted; nil if it has no text.
+func exactly(value any) []byte {
+	switch v := value.(type) {
+	case Finished:
+		value = v.Output
+	case Declined:
+		value = v.Because
+	}
+	text, _, err := textOf(value)
+	if err != nil {
+		return nil
+	}
+	return []byte(text)
+}
+
 // textOf is what a model reads of value, and where it came from. A value
 // {answer, results, …} is read as its answer, its results become sources.
 func textOf(value any) (text string, sources []events.Source, err error) {

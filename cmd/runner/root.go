@@ -18,6 +18,7 @@ type app struct {
 	opts     system.Options
 	secrets  []string
 	logLevel string
+	sealKey  string
 	in       io.Reader
 	out, err io.Writer
 	flags    *pflag.FlagSet // of the command that runs; set before it does
@@ -62,7 +63,9 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage. What happened afterwards: ledgerctl.`
 				return err
 			}
 			var err error
-			a.opts.Secrets, err = readSecrets(a.secrets)
+			if a.opts.Secrets, err = readSecrets(a.secrets); err == nil {
+				a.opts.Sealer, err = readSealKey(a.sealKey)
+			}
 			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -78,6 +81,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage. What happened afterwards: ledgerctl.`
 	f.StringVar(&a.opts.Sync, "nats-sync", "", "what the NATS server's sync_interval is: always or interval (DAYBOOK_NATS_SYNC)")
 	f.DurationVar(&a.opts.Grace, "grace", defaultGrace, "time after an attempt's deadline until nobody can act for it any more (DAYBOOK_GRACE)")
 	f.StringSliceVar(&a.secrets, "secret", nil, "secret as NAME=FILE: redacted everywhere, and handed to tools for secret://NAME (repeatable) (DAYBOOK_SECRETS)")
+	f.StringVar(&a.sealKey, "seal-key", "", "file with 32 bytes in hex or base64: exact results of destructive tools are kept encrypted under it (DAYBOOK_SEAL_KEY_FILE)")
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error (DAYBOOK_LOG_LEVEL)")
 	c.AddCommand(a.devCommand(), a.workerCommand(), a.projectorCommand(), a.submitCommand(), a.demoCommand(), a.demoChildCommand(),
 		a.tortureCommand(), a.tortureChildCommand())

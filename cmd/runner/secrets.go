@@ -6,6 +6,8 @@ import (
 	"os"
 	"regexp"
 	"strings"
+
+	"github.com/daybookhq/daybook/ledger"
 )
 
 var secretName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
@@ -36,4 +38,20 @@ func readSecrets(pairs []string) (map[string]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// readSealKey reads the key file of --seal-key; without one nothing is sealed.
+func readSealKey(file string) (*ledger.Sealer, error) {
+	if file == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usagef("--seal-key: %w", err)
+	}
+	s, err := ledger.ParseSealKey(string(b))
+	if err != nil {
+		return nil, usagef("--seal-key %s: %w", file, err)
+	}
+	return s, nil
 }

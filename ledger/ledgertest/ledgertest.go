@@ -27,6 +27,7 @@ type Store interface {
 	ledger.Children
 	ledger.Signals
 	ledger.Budgets
+	ledger.Seals
 	ledger.Archive
 	ledger.Queries
 	ledger.Projection
@@ -67,6 +68,7 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		{"queue", queueTests},
 		{"pause", pauseTests},
 		{"retry", retryTests},
+		{"seals", sealTests},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.tests {

@@ -37,7 +37,9 @@ func (s *Store) Begin(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 			return err
 		}
 		b := beginning{s: s, tx: tx, l: l, in: in, h: h}
-		v, err = b.verdict(ctx)
+		if v, err = b.verdict(ctx); err == nil {
+			err = s.unseal(ctx, tx, &v)
+		}
 		if refused(err) {
 			refusal = err
 			return nil
@@ -249,7 +251,7 @@ func (b *beginning) told(kind ledger.VerdictKind, e effectRow, as attempts) ledg
 	a := as.byToken(e.settledToken)
 	v := ledger.Verdict{
 		Kind: kind, Ref: a.ref(e), Of: a.call(), OfArguments: e.Arguments, OfEnded: e.SettledAt,
-		Redacted: true, // no seal key keeps the exact bytes yet
+		Redacted: true, // unless it can be unsealed
 	}
 	if e.Outcome != nil {
 		v.Result = *e.Outcome

@@ -122,6 +122,11 @@ func (s *Store) settle(ctx context.Context, tx Tx, a attemptRow, out ledger.Outc
 	if err != nil {
 		return ledger.Settlement{}, fmt.Errorf("store outcome of attempt %s: %w", a.Token, err)
 	}
+	if out.Kind == ledger.Applied {
+		if err := s.seal(ctx, tx, a, out.Exact); err != nil {
+			return ledger.Settlement{}, err
+		}
+	}
 	as[a.Number-1] = a
 	st := settling{s: s, tx: tx, now: now, e: e, before: before, a: a, as: as, out: out}
 	if decided(e.State) {

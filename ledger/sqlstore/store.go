@@ -31,6 +31,8 @@ type Config struct {
 	// without an outcome in its history, before it is held back. Zero means 10,
 	// negative for ever.
 	MaxCrashes int
+	// Sealer keeps exact results, encrypted; nil keeps the redacted ones alone.
+	Sealer *ledger.Sealer
 	// TrustRecorded leaves out the projector's second look for secrets in events
 	// from the journal.
 	TrustRecorded bool

@@ -43,6 +43,8 @@ type Options struct {
 	// NoWait makes Open fail where it would wait for a server that is away.
 	NoWait bool
 	Logger *slog.Logger
+	// Sealer keeps exact results of destructive tools, encrypted; nil keeps the redacted ones alone.
+	Sealer *ledger.Sealer
 	// Registered values are known to the redactor from the start, by name.
 	Secrets map[string]string
 }
@@ -90,7 +92,7 @@ func openLedger(ctx context.Context, o Options, migrate bool) (*sqlstore.Store, 
 		return nil, nil, err
 	}
 	open := func(r *redact.Redactor) (*sqlstore.Store, error) {
-		cfg := sqlstore.Config{Redactor: r, Grace: o.Grace, Logger: o.Logger}
+		cfg := sqlstore.Config{Redactor: r, Grace: o.Grace, Logger: o.Logger, Sealer: o.Sealer}
 		if o.Embedded() {
 			if _, err := os.Stat(ledgerPath(o.Dir)); err != nil && !migrate {
 				return nil, fmt.Errorf("no ledger in %s: run a worker there first, or ledgerctl migrate: %w", o.Dir, err)

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/ledger"
+)
+
+func (a *app) eraseCommand() *cobra.Command {
+	var tenant, by string
+	var yes bool
+	c := &cobra.Command{
+		Use:   "erase OWNER",
+		Short: "Destroys the key of an owner's exact results, for good",
+		Long: `Destroys the key of an owner's exact results, for good. Workers with a seal key keep what
+destructive tools returned, exactly, encrypted under a key of the owner; without it nobody can
+read it again, and nothing of the owner's is sealed from now on. What is recorded stays:
+events, calls and costs, which were redacted before they were stored, and that the effects
+took effect, so none is made twice; a replay hands back the redacted result.
+Backups of the database still hold the key: they count as erased once they are gone.`,
+		Example: `  ledgerctl erase u-17 --tenant acme --by ada --yes`,
+		Args:    oneArg("an owner"),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case tenant == "" || by == "":
+				return usagef("--tenant and --by are required: owners are of a tenant, and the record says who erased one")
+			case !yes:
+				return usagef("nothing was erased: it cannot be taken back; say --yes")
+			}
+			return a.withLedger(c.Context(), func(st ledger.Store) error {
+				e, err := st.Erase(c.Context(), tenant, args[0], by)
+				if errors.Is(err, ledger.ErrNotFound) {
+					return fmt.Errorf("%w: no run of tenant %q has this owner", err, tenant)
+				}
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(a.out, "owner %q of tenant %q is erased (%s, by %s): %d exact results cannot be read any more\n",
+					clean(e.Owner), clean(e.Tenant), stamp(e.At), clean(e.By), e.Sealed)
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&tenant, "tenant", "", "tenant (required)")
+	c.Flags().StringVar(&by, "by", "", "who erases (required)")
+	c.Flags().BoolVar(&yes, "yes", false, "it cannot be taken back")
+	return c
+}
