@@ -63,6 +63,8 @@ type Message struct {
 	Worker string
 	// Sequence is the stream's sequence; it starts again when a stream is made anew.
 	Sequence uint64
+	// Incarnation is that of the consumer, see [Position]; empty if there is none to tell.
+	Incarnation string
 	// Deliveries counts from 1.
 	Deliveries uint64
 	Time       time.Time
@@ -88,6 +90,28 @@ type Consumer interface {
 	// Lag returns how many stored messages are not confirmed yet.
 	Lag(ctx context.Context) (uint64, error)
 	Close(ctx context.Context) error
+}
+
+// Position is where the journal and its consumer stand.
+type Position struct {
+	// Incarnation changes whenever the consumer is made again, and so whenever
+	// the stream is: what is known of another one's sequences means nothing.
+	Incarnation string
+	// First and Last are the sequences of the oldest and the newest message that
+	// is stored; there is none when Last < First.
+	First, Last uint64
+	// Confirmed: every message up to here has been confirmed.
+	Confirmed uint64
+}
+
+// Reader reads the journal beside its consumer, whose state it leaves alone:
+// for repairs. Safe for concurrent use.
+type Reader interface {
+	Position(ctx context.Context) (Position, error)
+	// Read calls f with every message that is stored between the sequences from
+	// and to, both included, oldest first, whether it is confirmed or not. The
+	// messages have no Handle. It ends at f's first error and returns it.
+	Read(ctx context.Context, from, to uint64, f func(Message) error) error
 }
 
 // Feed is the public stream: one message per valid event, subject

@@ -249,7 +249,7 @@ type ToolExecutionInDoubt struct {
 	Attempt int       `json:"attempt"`
 	Tool    string    `json:"tool"`
 	Ref     EffectRef `json:"ref"`
-	// Cause: takeover, timeout, panic, unclear_error, lease_lost, cancelled.
+	// Cause: takeover, timeout, panic, unclear_error, lease_lost, cancelled, restored.
 	Cause    string    `json:"cause"`
 	Evidence string    `json:"evidence,omitempty"`
 	Deadline time.Time `json:"deadline"`

@@ -196,6 +196,11 @@ type Store interface {
 	Queries
 	Projection
 	Verifier
+	Rollbacks
+	Reconciliation
+	Watchdog
+	Maintenance
+	Unreadables
 	// Migrate brings the schema to this build's version and says what it applied.
 	Migrate(ctx context.Context) ([]string, error)
 	// Check returns [ErrSchema] if the schema does not fit, [ErrUnavailable] if it cannot be asked.

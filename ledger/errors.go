@@ -54,6 +54,20 @@ var (
 	ErrSignalConflict = errors.New("signal key was used before with another name or data: use a new key or send the same signal")
 	// ErrUnavailable: the database could not be asked; nothing is known about the request.
 	ErrUnavailable = errors.New("ledger database unavailable: check that it runs and is reachable, the call is tried again")
+	// ErrRolledBack: the database is older than its journal; see [RollbackError].
+	ErrRolledBack = errors.New("the ledger database is older than its journal: it was restored from a backup, or is a replica that lagged; nothing is begun until ledgerctl reconcile has run")
 	// ErrSchema: the database has not been migrated, or by a newer version.
 	ErrSchema = errors.New("ledger schema does not fit this version: run ledgerctl migrate")
 )
+
+// RollbackError says how it shows that the database went back in time. It is
+// [ErrRolledBack], and for whoever is at work it is also [ErrUnavailable]:
+// everything waits until the ledger can be trusted again.
+type RollbackError struct{ Reason string }
+
+func (e *RollbackError) Error() string { return ErrRolledBack.Error() + " (" + e.Reason + ")" }
+
+// Is reports whether target is [ErrRolledBack] or [ErrUnavailable].
+func (e *RollbackError) Is(target error) bool {
+	return target == ErrRolledBack || target == ErrUnavailable
+}

@@ -28,6 +28,10 @@ type ProjectorConfig struct {
 	// FeedEvery is how often the feed is looked after when nothing was folded
 	// here. Zero means 1 second.
 	FeedEvery time.Duration
+	// WatchEvery is how often the projector looks for runs that stand still, and
+	// MaintainEvery how often it keeps the database in order. Zero means 1 minute
+	// and 1 hour.
+	WatchEvery, MaintainEvery time.Duration
 	// Name is this projector's name as a holder of the feed; empty means a random one.
 	Name string
 	// Logger gets what goes wrong. Nil discards.
@@ -42,6 +46,7 @@ func (c ProjectorConfig) withDefaults() ProjectorConfig {
 	}
 	for d, v := range map[*time.Duration]time.Duration{
 		&c.Wait: time.Second, &c.FoldEvery: 2 * time.Second, &c.FeedLease: 10 * time.Second, &c.FeedEvery: time.Second,
+		&c.WatchEvery: time.Minute, &c.MaintainEvery: time.Hour,
 	} {
 		if *d <= 0 {
 			*d = v
@@ -80,7 +85,12 @@ func NewProjector(store Projection, consumer events.Consumer, feed events.Feed, 
 // confirmed to the journal that is not committed.
 func (p *Projector) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
+	// Before anything is projected: afterwards an older database would not show.
+	if p.compare(ctx) != nil {
+		return nil
+	}
 	wg.Go(func() { p.loop(ctx, "project the journal", p.projectNext) })
+	wg.Go(func() { p.maintain(ctx) })
 	wg.Go(func() { p.loop(ctx, "fold runs that are behind", p.foldBehind) })
 	if p.feed != nil {
 		wg.Go(func() { p.feedLoop(ctx) })

@@ -106,6 +106,8 @@ type Run struct {
 	ForkOf      events.RunID
 	ForkSeq     uint64
 	ForkEffects ForkEffects
+	// Unreadable says why the last holder could not read the run's history.
+	Unreadable string
 }
 
 // ForkEffects says what destructive calls of a fork do. Stored; never renamed.

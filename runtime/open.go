@@ -73,6 +73,11 @@ func (s *session) open(ctx context.Context) error {
 		return fmt.Errorf("run %s: archive ends at %d (%s), base of epoch %d is %d (%s): %w",
 			s.run.ID, s.hist.Seq(), s.hist.Hash(), s.lease.Epoch, base.Seq, base.Hash, errUnworkable)
 	}
+	if s.run.Unreadable != "" { // to another build
+		if err := s.retry(ctx, "mark as readable", func() error { return s.w.cfg.Ledger.MarkUnreadable(ctx, s.lease, "") }); err != nil {
+			return err
+		}
+	}
 	if err := s.openEpoch(ctx, base); err != nil {
 		return err
 	}

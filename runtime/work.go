@@ -356,7 +356,10 @@ func (s *session) unworkable(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil, errors.Is(err, ledger.ErrFenced), errors.Is(err, events.ErrJournalClosed), errors.Is(err, errFact):
 		return err
-	case !s.ready.Load(), seq == 0: // its history cannot be read: nothing may be appended
+	case !s.ready.Load() && (errors.Is(err, errUnworkable) || errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrHash)):
+		// Its history cannot be read, so nothing may be appended to it.
+		return s.unreadable(ctx, err)
+	case !s.ready.Load(), seq == 0:
 		return err
 	case ended: // nothing but facts follows a terminal event
 		return err
@@ -370,3 +373,16 @@ func (s *session) unworkable(ctx context.Context, err error) error {
 
 // maxDetail bounds what an error adds to an event.
 const maxDetail = 4 << 10
+
+// unreadable notes in the run's row that this build cannot read its history:
+// the run is tried again later and later, and everybody can see why.
+func (s *session) unreadable(ctx context.Context, err error) error {
+	s.log.Error("cannot read the run's history; it is tried again later, by whoever can", "error", s.w.cfg.Redactor.Error(err))
+	merr := s.retry(ctx, "mark as unreadable", func() error {
+		return s.w.cfg.Ledger.MarkUnreadable(ctx, s.lease, cut(err.Error(), maxDetail))
+	})
+	if merr != nil {
+		return errors.Join(err, merr)
+	}
+	return nil
+}

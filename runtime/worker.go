@@ -36,6 +36,7 @@ type Ledger interface {
 	ledger.Children
 	ledger.Budgets
 	ledger.Archive
+	ledger.Unreadables
 }
 
 // Waker carries hints that there is work; a sweep finds whatever they miss.

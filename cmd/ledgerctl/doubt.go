@@ -139,6 +139,7 @@ func causeWords(cause string) string {
 		"panic":         "the tool crashed",
 		"unclear_error": "the tool failed in a way that does not say whether it took effect",
 		"lease_lost":    "its worker lost the run while the tool was running",
+		"restored":      "the database was restored to a moment before it began, and the journal does not say how it ended",
 		"cancelled":     "the run was cancelled while the tool was running",
 		"inherited":     "an earlier attempt of this work began it and ended without knowing",
 	}[cause]

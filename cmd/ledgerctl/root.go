@@ -57,6 +57,7 @@ func (a *app) root() *cobra.Command {
   ledgerctl approvals                       calls that wait for a person's approval
   ledgerctl costs --by agent                what it cost
   ledgerctl verify                          whether the record is whole
+  ledgerctl stuck                           what stands still without a reason
 
 RUN is a run's id, or the beginning or end of one (6 characters or more) that no
 other recent run has. A call is RUN/t1.c0: turn 1, first call.
@@ -76,6 +77,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 	c.AddCommand(
 		a.runsCommand(), a.callsCommand(), a.costsCommand(), a.whyCommand(),
 		a.indoubtCommand(), a.resolveCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.toolsCommand(), a.cancelCommand(), a.forkCommand(), a.rehearseCommand(), a.pauseCommand(), a.resumeCommand(), a.queuesCommand(), a.budgetsCommand(), a.eraseCommand(),
+		a.stuckCommand(), a.reconcileCommand(), a.rebuildCommand(),
 		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
 	)
 	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -109,6 +110,14 @@ func (a *app) whyRun(ctx context.Context, st ledger.Store, name string) (explana
 		a.whyEnded(&e, s)
 	}
 	a.whyFork(&e, s.Run)
+	if s.Unreadable != "" {
+		e.say("No worker so far could read its history: %s. It is tried again later and later; nothing can be added to it before.", s.Unreadable)
+		e.next(a.command("verify", s.ID.String()), "whether its record was changed")
+	}
+	if err := st.RolledBack(ctx); errors.Is(err, ledger.ErrRolledBack) {
+		e.say("Nobody works at all: %s.", err)
+		e.next(a.command("reconcile"), "give the database what the journal knows")
+	}
 	if err := a.whyCalls(ctx, st, &e, s); err != nil {
 		return e, err
 	}

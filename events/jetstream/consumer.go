@@ -27,7 +27,13 @@ type Consumer struct {
 	trimmed time.Time          // when the journal was last looked at for trimming
 }
 
-var _ events.Consumer = (*Consumer)(nil)
+var (
+	_ events.Consumer = (*Consumer)(nil)
+	_ events.Reader   = (*Consumer)(nil)
+)
+
+// incarnation names the consumer that the server made at a moment.
+func incarnation(born time.Time) string { return born.UTC().Format(time.RFC3339Nano) }
 
 // handle is what a [events.Message] carries for Ack.
 type handle struct {
@@ -117,12 +123,13 @@ func (c *Consumer) fetch(ctx context.Context, n int, wait time.Duration) ([]even
 			return nil, fmt.Errorf("read metadata: %w", err)
 		}
 		ms = append(ms, events.Message{
-			Worker:     strings.TrimPrefix(m.Subject(), journalPrefix),
-			Sequence:   md.Sequence.Stream,
-			Deliveries: md.NumDelivered,
-			Time:       md.Timestamp,
-			Data:       m.Data(),
-			Handle:     handle{m, born},
+			Worker:      strings.TrimPrefix(m.Subject(), journalPrefix),
+			Sequence:    md.Sequence.Stream,
+			Incarnation: incarnation(born),
+			Deliveries:  md.NumDelivered,
+			Time:        md.Timestamp,
+			Data:        m.Data(),
+			Handle:      handle{m, born},
 		})
 	}
 	return ms, nil

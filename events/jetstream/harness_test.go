@@ -157,3 +157,4 @@ func readFeed(t *testing.T, js natsjs.JetStream) []eventstest.FeedMessage {
 func TestJournal(t *testing.T)  { eventstest.TestJournal(t, harness) }
 func TestConsumer(t *testing.T) { eventstest.TestConsumer(t, harness) }
 func TestFeed(t *testing.T)     { eventstest.TestFeed(t, harness) }
+func TestReader(t *testing.T)   { eventstest.TestReader(t, harness) }

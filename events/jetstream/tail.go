@@ -43,7 +43,7 @@ func (c *Consumer) Tail(ctx context.Context, worker string, f func(events.Messag
 			return fmt.Errorf("tail of %q from %d: %w", worker, seq, err)
 		}
 		seq = m.Sequence
-		if err := f(events.Message{Worker: worker, Sequence: m.Sequence, Deliveries: 1, Time: m.Time, Data: m.Data}); err != nil {
+		if err := f(events.Message{Worker: worker, Sequence: m.Sequence, Incarnation: incarnation(info.Created), Deliveries: 1, Time: m.Time, Data: m.Data}); err != nil {
 			return err
 		}
 	}

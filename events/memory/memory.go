@@ -43,7 +43,10 @@ func (s *Stream) Journal(worker string) *Journal {
 // consumers of one stream share their state.
 type Consumer struct{ s *Stream }
 
-var _ events.Consumer = (*Consumer)(nil)
+var (
+	_ events.Consumer = (*Consumer)(nil)
+	_ events.Reader   = (*Consumer)(nil)
+)
 
 // Consumer returns a reader of the journal.
 func (s *Stream) Consumer() *Consumer { return &Consumer{s} }
@@ -101,16 +104,17 @@ func (c *Consumer) take(n int) (ms []events.Message, changed <-chan struct{}, ne
 		}
 		m.deliveries++
 		m.again = now.Add(s.cfg.AckWait)
-		em := m.event()
+		em := s.event(m)
 		em.Handle = handle{m, s.born}
 		ms = append(ms, em)
 	}
 	return ms, s.changed, next, nil
 }
 
-func (m *message) event() events.Message {
+// event is m as a reader sees it; s.mu is held.
+func (s *Stream) event(m *message) events.Message {
 	return events.Message{
-		Worker: m.worker, Sequence: m.sequence, Deliveries: m.deliveries,
+		Worker: m.worker, Sequence: m.sequence, Incarnation: s.incarnation(), Deliveries: m.deliveries,
 		Time: m.at, Data: slices.Clone(m.data),
 	}
 }
@@ -145,7 +149,7 @@ func (c *Consumer) Tail(ctx context.Context, worker string, f func(events.Messag
 	floor := true
 	for _, m := range c.s.messages {
 		if floor = floor && m.confirmed; !floor && m.worker == worker {
-			tail = append(tail, m.event())
+			tail = append(tail, c.s.event(m))
 		}
 	}
 	c.s.mu.Unlock()

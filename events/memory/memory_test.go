@@ -46,3 +46,4 @@ func open(t *testing.T) eventstest.Harness {
 func TestJournal(t *testing.T)  { eventstest.TestJournal(t, open) }
 func TestConsumer(t *testing.T) { eventstest.TestConsumer(t, open) }
 func TestFeed(t *testing.T)     { eventstest.TestFeed(t, open) }
+func TestReader(t *testing.T)   { eventstest.TestReader(t, open) }

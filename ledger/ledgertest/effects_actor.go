@@ -96,7 +96,9 @@ func take(t tb, h Harness, run ledger.Run, own ...events.ID) *actor {
 func tryTake(t tb, h Harness, run ledger.Run, own ...events.ID) *actor {
 	t.Helper()
 	worker := fmt.Sprintf("w%d", testCount.Add(1))
-	cs, err := h.Store.Claim(t.Context(), ledger.ClaimRequest{Worker: worker, Queues: []string{run.Queue}, TTL: leaseTTL, OwnTokens: own})
+	cs, err := h.Store.Claim(t.Context(), ledger.ClaimRequest{
+		Worker: worker, Queues: []string{run.Queue}, TTL: leaseTTL, OwnTokens: own, Capabilities: []string{"agent/" + run.Agent},
+	})
 	if err != nil {
 		t.Fatalf("claim run %s: %v", run.ID, err)
 	}

@@ -32,6 +32,11 @@ type Store interface {
 	ledger.Queries
 	ledger.Projection
 	ledger.Verifier
+	ledger.Rollbacks
+	ledger.Reconciliation
+	ledger.Watchdog
+	ledger.Maintenance
+	ledger.Unreadables
 }
 
 // Harness is a migrated, empty ledger and what a test may do behind its back.
@@ -69,6 +74,8 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		{"pause", pauseTests},
 		{"retry", retryTests},
 		{"seals", sealTests},
+		{"reconcile", reconcileTests},
+		{"watchdog", watchdogTests},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.tests {

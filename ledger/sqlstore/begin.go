@@ -33,6 +33,9 @@ func (s *Store) Begin(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 		if err != nil {
 			return err
 		}
+		if err := s.refuseRolledBack(ctx, tx, h.now); err != nil {
+			return err
+		}
 		if err := s.carry(ctx, tx, l, p); err != nil {
 			return err
 		}
@@ -148,8 +151,11 @@ func (b *beginning) verdict(ctx context.Context) (ledger.Verdict, error) {
 	} else if ok {
 		return b.again(ctx, a)
 	}
-	for {
+	for taken := false; ; taken = true {
 		e, found, err := b.lockGeneration(ctx)
+		if err == nil && !found && taken {
+			e, found, err = b.adopt(ctx, e)
+		}
 		if err != nil {
 			return ledger.Verdict{}, err
 		}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -164,6 +165,9 @@ func (s *Store) takeRun(ctx context.Context, tx Tx, r ledger.ClaimRequest, c can
 	if was == ledger.Running { // until its history shows an outcome, this counts as one more
 		crashes = c.crashes + 1
 	}
+	if run.Unreadable != "" {
+		idle = c.idle // so far; MarkUnreadable counts on
+	}
 	run.Epoch++
 	run.Worker, run.LeaseUntil = r.Worker, events.Timestamp(now.Add(r.TTL))
 	run.ParkReason, run.ParkDetail, run.ParkKey, run.WakeAt, run.ParkedAt = "", "", events.Hash{}, time.Time{}, time.Time{}
@@ -214,6 +218,9 @@ func lastWriter(ctx context.Context, tx Tx, run ledger.Run) (worker string, err 
 		return "", nil
 	}
 	err = tx.QueryRow(ctx, `SELECT worker FROM run_epochs WHERE run_id = $1 ORDER BY epoch DESC LIMIT 1`, run.ID).Scan(&worker)
+	if errors.Is(err, ErrNoRows) {
+		return "", nil // reconciling raised an epoch that nobody had held
+	}
 	if err != nil {
 		return "", fmt.Errorf("read last epoch: %w", err)
 	}

@@ -18,6 +18,9 @@ func (s *Store) pick(ctx context.Context, tx Tx, r ledger.ClaimRequest) ([]candi
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := s.refuseRolledBack(ctx, tx, now); err != nil {
+		return nil, nil, err
+	}
 	out, err := s.pickBegun(ctx, tx, r, now)
 	if err != nil {
 		return nil, nil, err
@@ -103,10 +106,11 @@ func begunKinds(tx Tx, r ledger.ClaimRequest, now time.Time) []func(c *condition
 	}
 	return []func(c *condition) string{
 		func(c *condition) string { // the holder is gone
-			return `r.state = 'running' AND r.lease_until <= ` + c.at(now) + capable(tx, r, c) + in(c)
+			return `r.state = 'running' AND r.lease_until <= ` + c.at(now) + ` AND (r.not_before IS NULL OR r.not_before <= ` + c.at(now) + `)` + capable(tx, r, c) + in(c)
 		},
 		func(c *condition) string { // ending a run takes none of its tools
-			return `r.state = 'cancelling' AND (r.lease_until IS NULL OR r.lease_until <= ` + c.at(now) + `)` + in(c)
+			return `r.state = 'cancelling' AND (r.lease_until IS NULL OR r.lease_until <= ` + c.at(now) + `)
+				AND (r.not_before IS NULL OR r.not_before <= ` + c.at(now) + `)` + in(c)
 		},
 		func(c *condition) string { // whoever comes by appends what came in
 			return `r.state = 'parked' AND r.held_at IS NULL` + hasFacts + in(c)

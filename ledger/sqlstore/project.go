@@ -45,10 +45,18 @@ type poison struct {
 func (s *Store) Project(ctx context.Context, batch []ledger.Incoming) (ledger.Projected, error) {
 	as, bad := s.prepare(ctx, batch)
 	if len(as) == 0 && len(bad) == 0 {
-		return ledger.Projected{}, nil
+		return ledger.Projected{}, s.pass(ctx, batch)
 	}
 	fault.Point("projector.before_tx")
 	p, err := s.projectParts(ctx, as, bad)
+	if back := new(ledger.RollbackError); errors.As(err, &back) {
+		err = s.raise(ctx, back)
+	}
+	if err == nil && slices.ContainsFunc(batch, func(in ledger.Incoming) bool {
+		return in.Err == nil && len(in.Events) == 0 && len(in.Rejected) == 0
+	}) {
+		err = s.pass(ctx, batch)
+	}
 	if err != nil {
 		return p, fmt.Errorf("project %d messages with %d events: %w", len(batch), len(as), err)
 	}

@@ -33,6 +33,8 @@ const (
 	carefully
 	// archiving is carefully, and folds nothing.
 	archiving
+	// again is carefully, for a database that is being reconciled.
+	again
 )
 
 // What run_folds.incomplete says after "seq N", and until when it stands.
@@ -76,6 +78,7 @@ type batchTx struct {
 	rows    ledger.Rows
 	billed  []billed
 	out     ledger.Projected
+	to      reach // how far this goes in the journal
 }
 
 // projectOnce archives and folds in one transaction. more are runs to fold
@@ -97,6 +100,9 @@ func (s *Store) projectOnce(ctx context.Context, as []arrival, bad []poison, mor
 			s.projecting.folds.put(w.fold)
 		}
 	}
+	for incarnation, sequence := range b.to {
+		s.witness.remember(incarnation, sequence, b.now)
+	}
 	return b.out, nil
 }
 
@@ -105,16 +111,25 @@ func (b *batchTx) run(ctx context.Context, as []arrival, more []events.RunID) (e
 		return err
 	}
 	ids := slices.Clone(more)
+	to := reach{}
 	for _, a := range as {
+		to.add(a.message)
 		ids = append(ids, a.sealed.Envelope().RunID)
 	}
 	for _, p := range b.bad {
+		to.add(p.message)
 		if !p.run.IsZero() {
 			ids = append(ids, p.run)
 		}
 	}
 	slices.SortFunc(ids, func(a, b events.RunID) int { return bytes.Compare(a[:], b[:]) })
 	ids = slices.Compact(ids)
+	if b.mode != again {
+		if err := b.s.advance(ctx, b.tx, to, b.now); err != nil {
+			return err
+		}
+		b.to = to
+	}
 	if err := b.lock(ctx, ids); err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ type Store struct {
 	cfg Config
 
 	projecting projecting
+	witness    witness
 	// audit is shared by all Begins of this process.
 	audit auditCount
 	// budgets is shared by all reservations of this process.

@@ -244,9 +244,66 @@ CREATE TABLE owner_keys (
     CHECK ((wrapped IS NULL) = (destroyed_at IS NOT NULL))
 );
 
+-- == Healing: databases that went back in time, runs that nobody can read ==
+-- How far each projector has come in the journal. A database that the journal's
+-- consumer is ahead of has lost commits: it was restored, or is a replica that lagged.
+CREATE TABLE journal_positions (
+    reader      text NOT NULL,                           -- a projector's process; empty = the baseline
+    incarnation text NOT NULL,                           -- of the consumer: it changes when that is made again
+    sequence    bigint NOT NULL,
+    at          timestamptz NOT NULL,
+    PRIMARY KEY (reader, incarnation)
+);
+-- While its one row is there nothing is claimed, begun or projected.
+CREATE TABLE rollbacks (
+    one      integer PRIMARY KEY CHECK (one = 1),
+    reason   text NOT NULL,
+    found_at timestamptz NOT NULL
+);
+-- Why its last holder could not read the run's history; nobody may add to it then.
+ALTER TABLE runs ADD COLUMN unreadable text NOT NULL DEFAULT '';
+CREATE INDEX runs_unreadable ON runs (id) WHERE unreadable <> '';
+-- +goose StatementBegin
+-- Like daybook_ensure_partitions, but a month whose rows went to the default
+-- partition already stays there and does not keep the next ones from being made.
+CREATE FUNCTION daybook_keep_partitions(ahead integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    month timestamptz := date_trunc('month', clock_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
+    lo uuid; hi uuid; parent text; name text; made integer := 0;
+BEGIN
+    FOR i IN 0..ahead LOOP
+        lo := (lpad(to_hex((extract(epoch FROM month) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid;
+        hi := (lpad(to_hex((extract(epoch FROM month + interval '1 month') * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid;
+        FOREACH parent IN ARRAY ARRAY['events', 'tool_call_records', 'model_calls'] LOOP
+            name := parent || '_' || to_char(month AT TIME ZONE 'UTC', 'YYYYMM');
+            IF to_regclass(name) IS NULL THEN
+                BEGIN
+                    EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)', name, parent, lo, hi);
+                    made := made + 1;
+                EXCEPTION WHEN check_violation THEN
+                    RAISE NOTICE 'rows of % stay in the default partition', name;
+                END;
+            END IF;
+        END LOOP;
+        month := month + interval '1 month';
+    END LOOP;
+    RETURN made;
+END
+$$;
+-- +goose StatementEnd
+
+
 -- == End ==
 
 -- +goose Down
+-- == Healing ==
+DROP FUNCTION daybook_keep_partitions(integer);
+DROP INDEX runs_unreadable;
+ALTER TABLE runs DROP COLUMN unreadable;
+DROP TABLE rollbacks;
+DROP TABLE journal_positions;
+
+
 -- == Seals ==
 DROP TABLE owner_keys;
 ALTER TABLE effect_attempts DROP COLUMN sealed;

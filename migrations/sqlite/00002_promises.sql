@@ -243,9 +243,37 @@ CREATE TABLE owner_keys (
     CHECK ((wrapped IS NULL) = (destroyed_at IS NOT NULL))
 );
 
+-- == Healing: databases that went back in time, runs that nobody can read ==
+-- How far each projector has come in the journal. A database that the journal's
+-- consumer is ahead of has lost commits: it was restored, or is a replica that lagged.
+CREATE TABLE journal_positions (
+    reader      text NOT NULL,                           -- a projector's process; empty = the baseline
+    incarnation text NOT NULL,                           -- of the consumer: it changes when that is made again
+    sequence    integer NOT NULL,
+    at          integer NOT NULL,
+    PRIMARY KEY (reader, incarnation)
+);
+-- While its one row is there nothing is claimed, begun or projected.
+CREATE TABLE rollbacks (
+    one      integer PRIMARY KEY CHECK (one = 1),
+    reason   text NOT NULL,
+    found_at integer NOT NULL
+);
+-- Why its last holder could not read the run's history; nobody may add to it then.
+ALTER TABLE runs ADD COLUMN unreadable text NOT NULL DEFAULT '';
+CREATE INDEX runs_unreadable ON runs (id) WHERE unreadable <> '';
+
+
 -- == End ==
 
 -- +goose Down
+-- == Healing ==
+DROP INDEX runs_unreadable;
+ALTER TABLE runs DROP COLUMN unreadable;
+DROP TABLE rollbacks;
+DROP TABLE journal_positions;
+
+
 -- == Seals ==
 DROP TABLE owner_keys;
 ALTER TABLE effect_attempts DROP COLUMN sealed;
