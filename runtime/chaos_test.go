@@ -54,7 +54,6 @@ func TestChaosOfTheLedger(t *testing.T) {
 	}
 	for n := range chaosWorlds {
 		t.Run(fmt.Sprint("world ", n), func(t *testing.T) {
-			t.Parallel()
 			c := newChaos(t)
 			for i := range seeds {
 				c.seed(uint64(n*chaosSeedsAll + i)) //nolint:gosec // small

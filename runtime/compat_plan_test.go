@@ -55,8 +55,6 @@ type site struct {
 	provider
 	stuck atomic.Bool
 	hung  sync.WaitGroup
-	mu    sync.Mutex
-	lost  map[string]bool
 }
 
 func (s *site) act(ctx context.Context, key, text string) (string, error) {

@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -45,14 +44,6 @@ func planRun(seed uint64, n int) order {
 		}
 	}
 	return o
-}
-
-func (o order) json() json.RawMessage {
-	b, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // strings only
-	}
-	return b
 }
 
 // clientKey names the n-th run.
