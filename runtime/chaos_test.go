@@ -22,7 +22,7 @@ import (
 // off in the middle, and one that is only treated badly.
 const (
 	chaosWorlds   = 4
-	chaosSeeds    = 10 // in each world; with DAYBOOK_E2E_ALL
+	chaosSeeds    = 6 // in each world; with DAYBOOK_E2E_ALL
 	chaosSeedsAll = 50
 )
 

@@ -51,9 +51,17 @@ func (p *witness) name() string {
 }
 
 func (p *witness) remembered(incarnation string, now time.Time) uint64 {
+	return p.last(incarnation).trusted(now)
+}
+
+func (p *witness) last(incarnation string) kept {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := p.kept[incarnation]
+	return p.kept[incarnation]
+}
+
+// trusted is the sequence, or 0 if the memory of it is too old.
+func (k kept) trusted(now time.Time) uint64 {
 	if now.Sub(k.at) > witnessAge {
 		return 0
 	}
@@ -199,6 +207,9 @@ func (s *Store) raise(ctx context.Context, back *ledger.RollbackError) error {
 // CompareJournal implements ledger.Rollbacks.
 func (s *Store) CompareJournal(ctx context.Context, p events.Position) error {
 	me := s.witness.name()
+	// Remembered before the snapshot is taken: what a projector of this process
+	// commits meanwhile is in the memory, and not in the snapshot.
+	memory := s.witness.last(p.Incarnation)
 	var back *ledger.RollbackError
 	var fresh bool
 	err := s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
@@ -227,7 +238,7 @@ func (s *Store) CompareJournal(ctx context.Context, p events.Position) error {
 		case ahead:
 			back = &ledger.RollbackError{Reason: fmt.Sprintf("the journal is confirmed up to message %d, the database knows it up to %d", p.Confirmed, top)}
 		}
-		if was := s.witness.remembered(p.Incarnation, now); back == nil && was > 0 {
+		if was := memory.trusted(now); back == nil && was > 0 {
 			stands, err := stored(ctx, tx, p.Incarnation, me, baseline)
 			if err == nil && stands < was {
 				back = &ledger.RollbackError{Reason: fmt.Sprintf("this process committed the journal up to message %d, the database knows it up to %d", was, stands)}
