@@ -80,7 +80,7 @@ func newChaos(t *testing.T) *chaos {
 		t.Fatal(err)
 	}
 	c := &chaos{fault: map[string]int{}}
-	c.world = newWorld(t, m, c.tool("opaque", tools.Recovery{}), c.tool("keyed", tools.Keyed(time.Hour)), c.tool("probe", tools.Probed()))
+	c.world = newLoneWorld(t, m, c.tool("opaque", tools.Recovery{}), c.tool("keyed", tools.Keyed(time.Hour)), c.tool("probe", tools.Probed()))
 	return c
 }
 
@@ -154,7 +154,7 @@ func (c *chaos) seed(seed uint64) {
 	doomed, sick := ledgertest.NewFaulty(c.store, seed, rates), ledgertest.NewFaulty(c.store, seed+1<<32, rates)
 	configure := func(gone <-chan struct{}) func(*runtime.Config) {
 		return func(cfg *runtime.Config) {
-			cfg.Queues, cfg.LeaseTTL, cfg.ShutdownGrace = []string{queue}, 400*time.Millisecond, time.Second
+			cfg.Queues, cfg.LeaseTTL, cfg.ShutdownGrace = []string{queue}, time.Second, time.Second
 			cfg.Journal = cutJournal{cfg.Journal, gone}
 		}
 	}

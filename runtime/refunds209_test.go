@@ -61,7 +61,7 @@ func TestRefundsOverACrash(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := newWorld(t, m, r.tool(tt.def))
+			w := newLoneWorld(t, m, r.tool(tt.def))
 			first := ledgertest.NewFaulty(w.store, 1, ledgertest.Rates{})
 			w.cfg = func(c *runtime.Config) {
 				c.Concurrency, c.ShutdownGrace, c.LeaseTTL = refundsAtOnce, 100*time.Millisecond, time.Minute

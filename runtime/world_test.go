@@ -55,13 +55,19 @@ type world struct {
 
 func newWorld(t *testing.T, m model.Model, ts ...tools.Tool) *world {
 	t.Helper()
+	t.Parallel() // most tests wait most of the time, for a lease or a timer
+	return newLoneWorld(t, m, ts...)
+}
+
+// newLoneWorld is a world that has the machine for itself: it is busy.
+func newLoneWorld(t *testing.T, m model.Model, ts ...tools.Tool) *world {
+	t.Helper()
 	return worldOn(t, filepath.Join(t.TempDir(), "ledger.db"), m, ts...)
 }
 
 // worldOn is a world whose ledger is at path, and may be an earlier version's.
 func worldOn(t *testing.T, path string, m model.Model, ts ...tools.Tool) *world {
 	t.Helper()
-	t.Parallel() // most tests wait most of the time, for a lease or a timer
 	// A busy machine may let a worker stand still for seconds: only tests about
 	// leases have short ones.
 	w := &world{t: t, ttl: 15 * time.Second, red: redact.New(redact.Config{}), stream: memory.NewStream(memory.Config{}), waker: new(queue.Local), model: m}
@@ -73,7 +79,7 @@ func worldOn(t *testing.T, path string, m model.Model, ts ...tools.Tool) *world 
 	w.store, err = sqlite.Open(t.Context(), sqlite.Config{
 		Path:  path,
 		Now:   func() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) },
-		Store: sqlstore.Config{Redactor: w.red, Grace: 50 * time.Millisecond},
+		Store: sqlstore.Config{Redactor: w.red, Grace: 50 * time.Millisecond, MaxCrashes: -1},
 	})
 	if err != nil {
 		t.Fatal(err)

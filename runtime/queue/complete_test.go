@@ -99,10 +99,12 @@ func TestCompleteOverNATS(t *testing.T) {
 	})
 	t.Run("what cannot is an error", func(t *testing.T) {
 		for _, want := range []error{ledger.ErrCompleted, ledger.ErrNotAwaited} {
-			c := serve(t, want)
-			if _, err := n.Complete(t.Context(), req); !errors.Is(err, want) || len(c.calls()) != 1 {
-				t.Errorf("error %v after %d tries, want %v", err, len(c.calls()), want)
-			}
+			t.Run(want.Error(), func(t *testing.T) { // which ends its server: two would share the requests
+				c := serve(t, want)
+				if _, err := n.Complete(t.Context(), req); !errors.Is(err, want) || len(c.calls()) != 1 {
+					t.Errorf("error %v after %d tries, want %v", err, len(c.calls()), want)
+				}
+			})
 		}
 	})
 	t.Run("bad requests are refused before anybody is asked", func(t *testing.T) {
