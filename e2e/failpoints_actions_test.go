@@ -193,7 +193,7 @@ func (h *hurting) run(t *testing.T) {
 	if h.second != "" {
 		rules += ";" + h.second
 	}
-	p := h.worker(t, rules)
+	p := h.worker(t, rules, "")
 	until(t, "let it happen, or have nothing left to do", func() error {
 		if p.ended() || h.fired(t) {
 			return nil
@@ -202,7 +202,12 @@ func (h *hurting) run(t *testing.T) {
 	})
 	if h.at.shared {
 		// Somebody else is there at once, and takes the run if it can.
-		defer h.worker(t, "").stop(t)
+		standby := h.worker(t, "", "-standby")
+		defer func() {
+			// Asked to end before it listens to signals, it would die of one.
+			until(t, "start the other worker", func() error { return standby.says(workerStarted) })
+			standby.stop(t)
+		}()
 	}
 	var resting time.Time
 	until(t, "end, or have nothing left to do", func() error {
@@ -229,9 +234,12 @@ func (h *hurting) run(t *testing.T) {
 	h.judge(t)
 }
 
-// worker starts a worker whose leases and refunds last as short as the actions allow.
-func (h *hurting) worker(t *testing.T, faults string) *process {
-	w := worker{queue: h.queue, faults: faults, counts: h.counts, log: h.log(), ttl: 2 * time.Second, timeout: 2 * time.Second}
+// worker starts a worker whose leases and refunds last as short as the actions
+// allow. It writes to the log of the case, or with a suffix to one of its own:
+// recover tells by the case's log that its own worker has started.
+func (h *hurting) worker(t *testing.T, faults, suffix string) *process {
+	log := strings.TrimSuffix(h.log(), ".log") + suffix + ".log"
+	w := worker{queue: h.queue, faults: faults, counts: h.counts, log: log, ttl: 2 * time.Second, timeout: 2 * time.Second}
 	if h.how == slow {
 		w.timeout = 8 * time.Second
 	}
