@@ -108,8 +108,10 @@ func (s *Store) Dead(ctx context.Context, f ledger.DeadFilter) (out []ledger.Run
 	if !f.Before.IsZero() {
 		c.sql += ` AND r.id < ` + c.at(f.Before)
 	}
+	c.sql += ` ORDER BY r.id DESC LIMIT ` + c.at(f.Limit)
 	err = s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
-		rows, err := tx.Query(ctx, `SELECT `+runColumns+` FROM runs r WHERE `+c.sql+` ORDER BY r.id DESC LIMIT `+c.at(f.Limit), c.args...)
+		out = nil
+		rows, err := tx.Query(ctx, `SELECT `+runColumns+` FROM runs r WHERE `+c.sql, c.args...)
 		if err != nil {
 			return err
 		}
