@@ -131,7 +131,8 @@ type Verdict struct {
 	Exact []byte
 	// Redacted: Result is the redacted outcome, since no seal key kept the bytes.
 	Redacted bool
-	// Detail and Text belong to Refused and Paused.
+	// Detail and Text belong to Refused and Paused, and to an InDoubt of a call that
+	// its provider would absorb: they say which gate keeps it from being made again.
 	Detail, Text string
 	// Approval is what NeedsApproval waits for, until Expires, Remaining from now.
 	Approval events.ID

@@ -233,6 +233,8 @@ type Parking struct {
 	Detail string
 	OpKey  events.Hash // for in_doubt and effect_busy: the effect waited for
 	// Approval is waited for with reason approval, Tool's switch with reason paused.
+	// With reason in_doubt, Tool is set if its switch keeps the call from being made
+	// again: Park refuses if it is on by now.
 	Approval events.ID
 	Tool     string
 	// Held: with [events.ParkPaused], a person holds back the run itself. Park

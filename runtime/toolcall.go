@@ -122,6 +122,13 @@ func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 		}
 		// Begin does not let it run again, whoever is in doubt about it. If that is
 		// news to this call, its fact is pending, and the wait ends before it begins.
+		if v := out.Verdict; v.Detail == ledger.DetailKillSwitch {
+			return s.parkFor(ctx, events.RunParked{
+				Reason: events.ParkInDoubt, OpKey: v.Ref.OpKey, Call: &c.ID,
+				Detail: fmt.Sprintf("nobody can know whether %s (%s) took effect, and its switch keeps it from being made again: ledgerctl tools on %s makes it again under the same key; else look at the provider, then ledgerctl resolve %s",
+					c.Name, c.ID, eff.tool, v.Ref.OpKey),
+			}, pausedRecheck, ledger.Parking{Tool: eff.tool})
+		}
 		return s.parkInDoubt(ctx, c.ID, c.Name, out.Verdict.Ref.OpKey, max(eff.quiescentIn, 0))
 	}
 	return nil

@@ -51,6 +51,8 @@ const (
 	ApprovalNoDigest Bug = "approval_no_digest"
 	// BudgetNotReserved: a priced call is begun without a look at what it may cost.
 	BudgetNotReserved Bug = "budget_not_reserved"
+	// BudgetOfChildAlone: a budget that was put on a child run is not its descendants'.
+	BudgetOfChildAlone Bug = "budget_of_child_alone"
 	// SwitchIgnored: a tool that was switched off is called all the same.
 	SwitchIgnored Bug = "switch_ignored"
 )
@@ -82,7 +84,7 @@ func All() []Bug {
 	return []Bug{
 		RereadDecides, ReexecStarted, ExpireStarted, BeginNotDurable, ExecuteUnavailable, NoBegin, RecordFirst, TimeoutIsFailure,
 		EarlyProbe, DefiniteAfterUnclear, KeyedForever, TokenBlind, ConflictReplays, EndNeedsLease, WaitersNotWoken,
-		ApprovalNotConsumed, ApprovalNoDigest, BudgetNotReserved, SwitchIgnored,
+		ApprovalNotConsumed, ApprovalNoDigest, BudgetNotReserved, BudgetOfChildAlone, SwitchIgnored,
 		NoFence, HeartbeatIgnoresEpoch, NoEpochBase, AckBeforeCommit, FactsTrusted, DuplicateKey, CostLost, RedactorSkipsKeys,
 		VerifyIgnoresTail,
 	}

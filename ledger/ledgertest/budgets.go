@@ -32,7 +32,13 @@ var budgetTests = []conformance{
 	{"what a budget must be", testMalformedBudgets},
 	{"a priced effect is reserved with its begin and settled with its end", testPricedEffect},
 	{"a refused begin leaves nothing", testBudgetRefusesBegin},
+	{"a resolution settles what is held for a priced effect", testResolutionSettles},
+	{"a resolution and what a person or late evidence says of the cost", testResolutionAndEvidence},
+	{"a probe's own cost counts", testProbeCost},
+	{"of several attempts one was the effect", testResolutionOfAttempts},
 	{"budgets and open attempts are listed in pages", testListBudgets},
+	{"a child's budget holds for all that work for it", testBudgetOfChild},
+	{"no budget of a tree is ever exceeded", testBudgetTree},
 	{"the cap holds over concurrent runs that crash", testBudgetProperty},
 }
 

@@ -22,6 +22,8 @@ var switchTests = []conformance{
 	{"a closed switch costs no approval and stops no replay", testSwitchKeepsApproval},
 	{"a run that waits for a paused tool is woken", testSwitchWakes},
 	{"pausing and parking at once lose no wake-up", testSwitchNoLostWakeUp},
+	{"a run in doubt about a call that may be made again is woken", testSwitchWakesDoubt},
+	{"switching on and parking in doubt at once lose no wake-up", testSwitchDoubtNoLostWakeUp},
 	{"after a switch is set nothing begins", testSwitchRace},
 	{"every change is kept", testSwitchRecord},
 }

@@ -165,5 +165,7 @@ func (b *beginning) stopped(ctx context.Context, e effectRow, as attempts, repea
 			return ledger.Verdict{}, err
 		}
 	}
-	return b.waits(ledger.InDoubt, e, as), nil
+	w := b.waits(ledger.InDoubt, e, as)
+	w.Detail, w.Text = v.Detail, v.Text
+	return w, nil
 }

@@ -47,13 +47,45 @@ func (b *budgeting) noticed() {
 	b.any = true
 }
 
-// ofRun selects the budgets that a run counts against.
-const ofRun = ` b.tenant = $1 AND (b.kind = 'tenant' OR b.kind = 'owner' AND b.name = $2 OR b.kind = 'run' AND b.name IN ($3, $4)) `
+// budgetsOf selects the budgets that a run counts against: those of its tenant,
+// its owner, itself, and every run that it works for.
+func budgetsOf(ctx context.Context, tx Tx, r ledger.Run) (where string, args []any, err error) {
+	runs, err := worksFor(ctx, tx, r)
+	if err != nil {
+		return "", nil, err
+	}
+	where = ` b.tenant = $1 AND (b.kind = 'tenant' OR b.kind = 'owner' AND b.name = $2 OR b.kind = 'run' AND ` + tx.In("b.name", 3) + `) `
+	return where, []any{r.Tenant, r.Owner, runs}, nil
+}
 
-// runBudgets are the arguments of ofRun.
-func runBudgets(r ledger.Run) []any {
-	owner := r.Owner
-	return []any{r.Tenant, owner, r.Root.String(), r.ID.String()}
+// worksFor are a run, the runs that it is a child of, tries again or was forked
+// from, and theirs in turn, up to the root. None of that ever changes.
+func worksFor(ctx context.Context, tx Tx, r ledger.Run) ([]string, error) {
+	runs := []string{r.ID.String()}
+	if r.Root != r.ID {
+		runs = append(runs, r.Root.String())
+	}
+	if r.Parent.IsZero() && r.RetryOf.IsZero() && r.ForkOf.IsZero() || bug.On(bug.BudgetOfChildAlone) {
+		return runs, nil
+	}
+	rows, err := tx.Query(ctx, `
+		WITH RECURSIVE up (id, parent_id, retry_of, fork_of) AS (
+			SELECT r.id, r.parent_id, r.retry_of, r.fork_of FROM runs r WHERE r.id = $1
+			UNION SELECT r.id, r.parent_id, r.retry_of, r.fork_of FROM up u JOIN runs r ON r.id IN (u.parent_id, u.retry_of, u.fork_of)
+		)
+		SELECT id FROM up WHERE id <> $1 AND id <> $2`, r.ID, r.Root)
+	if err != nil {
+		return nil, fmt.Errorf("read what run %s works for: %w", r.ID, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id events.RunID
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("read what run %s works for: %w", r.ID, err)
+		}
+		runs = append(runs, id.String())
+	}
+	return runs, rows.Err()
 }
 
 // Reserve implements ledger.Budgets.
@@ -74,7 +106,11 @@ func (s *Store) Reserve(ctx context.Context, l ledger.Lease, r ledger.Reservatio
 			if err != nil {
 				return runError("read", l.RunID, err)
 			}
-			return tx.QueryRow(ctx, `SELECT count(*) FROM budgets b WHERE`+ofRun, runBudgets(run)...).Scan(&n)
+			where, args, err := budgetsOf(ctx, tx, run)
+			if err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, `SELECT count(*) FROM budgets b WHERE`+where, args...).Scan(&n)
 		})
 		if err != nil {
 			return fail(err)
@@ -193,7 +229,11 @@ type lockedPeriod struct {
 
 // lockPeriods locks the budgets of a run in the order of their ids.
 func lockPeriods(ctx context.Context, tx Tx, run ledger.Run, now time.Time) ([]lockedPeriod, error) {
-	rows, err := tx.Query(ctx, `SELECT b.id, b.tenant, b.kind, b.name, b.period, b.limit_pico FROM budgets b WHERE`+ofRun+`ORDER BY b.id`, runBudgets(run)...)
+	where, args, err := budgetsOf(ctx, tx, run)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, `SELECT b.id, b.tenant, b.kind, b.name, b.period, b.limit_pico FROM budgets b WHERE`+where+`ORDER BY b.id`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read budgets of run %s: %w", run.ID, err)
 	}

@@ -179,6 +179,47 @@ func (s *Store) settleEnd(ctx context.Context, tx Tx, out ledger.Outcome) error 
 	return s.settleBudgets(ctx, tx, ledger.SettledByUsage, b)
 }
 
+// settleResolved is a resolution's part: what the attempts that nobody knows
+// about cost, as far as the resolution says so. What took no effect cost
+// nothing; what did cost what was said, else what was reserved, which is the
+// tool's price. Who gave up, or forced it while an attempt may act, does not know
+// what was billed: that stays unsettled, and counts. Evidence that comes in late
+// corrects it, as it does what a person settled.
+func (s *Store) settleResolved(ctx context.Context, tx Tx, as attempts, state events.EffectState, cost *events.PicoUSD, quiet bool, by string) error {
+	held := map[events.ID]*events.PicoUSD{} // what is held for attempts that nobody knows about; nil = no price is known
+	var bs []billed
+	for _, a := range as {
+		if !a.unclear() {
+			continue
+		}
+		var amount events.PicoUSD
+		var was string
+		err := tx.QueryRow(ctx, `SELECT amount_pico, state FROM budget_reservations WHERE attempt_id = $1 AND state <> 'settled' LIMIT 1`, a.Token).Scan(&amount, &was)
+		if errors.Is(err, ErrNoRows) {
+			continue // it counts against no budget, stands for another run's attempt, or a person has settled it
+		}
+		if err != nil {
+			return fmt.Errorf("read reservation of attempt %d: %w", a.Number, err)
+		}
+		if held[a.Token] = &amount; was == "unpriced" {
+			held[a.Token] = nil
+		}
+		b := billed{attempt: a.Token}
+		if state == events.EffectNotApplied && quiet {
+			b.actual = new(events.PicoUSD)
+		}
+		bs = append(bs, b)
+	}
+	if n := len(bs); n > 0 && state == events.EffectApplied {
+		// One of them did it, and nobody knows which; an earlier one that the
+		// provider may have billed as well stays unsettled.
+		if bs[n-1].actual = cost; cost == nil {
+			bs[n-1].actual = held[bs[n-1].attempt]
+		}
+	}
+	return s.settleBudgets(ctx, tx, "resolution by "+by, bs...)
+}
+
 // SettleBy implements ledger.Budgets.
 func (s *Store) SettleBy(ctx context.Context, attempt events.ID, actual events.PicoUSD, by string) (ledger.OpenReservation, error) {
 	fail := func(err error) (ledger.OpenReservation, error) {

@@ -158,8 +158,8 @@ func mayPark(ctx context.Context, tx Tx, h holder, park ledger.Parking) (refusal
 	case park.Reason == events.ParkApproval:
 		return mayAwaitApproval(ctx, tx, h, park.Approval)
 	case park.Reason == events.ParkPaused && park.Tool != "":
-		paused, err := isPaused(ctx, tx, h.run.Tenant, park.Tool)
-		if err == nil && !paused {
+		mode, err := switchMode(ctx, tx, h.run.Tenant, park.Tool)
+		if err == nil && mode != ledger.SwitchPaused {
 			refusal = fmt.Errorf("tool %s is not paused any more: %w", park.Tool, ledger.ErrFactsPending)
 		}
 		return refusal, err
@@ -175,6 +175,14 @@ func mayPark(ctx context.Context, tx Tx, h holder, park ledger.Parking) (refusal
 		return nil, fmt.Errorf("read effect %s: %w", park.OpKey, err)
 	case state != events.EffectStarted && state != events.EffectInDoubt:
 		return fmt.Errorf("effect %s is %s: %w", park.OpKey, state, ledger.ErrFactsPending), nil
+	case park.Tool == "":
+		return nil, nil
 	}
-	return nil, nil
+	// It was not made again because of a switch: whoever turns that on after this
+	// finds the run, and what was turned on before is seen here.
+	mode, err := switchMode(ctx, tx, h.run.Tenant, park.Tool)
+	if err == nil && mode == ledger.SwitchOn {
+		refusal = fmt.Errorf("tool %s is on again: %w", park.Tool, ledger.ErrFactsPending)
+	}
+	return refusal, err
 }

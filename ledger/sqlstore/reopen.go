@@ -142,7 +142,7 @@ func (s *Store) resettle(ctx context.Context, tx Tx, lost ledger.LostEffect, now
 	case out == nil:
 		return s.lostDoubt(ctx, tx, e, a, now)
 	case out.By != "" && !decided(e.State):
-		return s.resolvedAgain(ctx, tx, e, a, *out, now)
+		return s.resolvedAgain(ctx, tx, e, as, a, *out, now)
 	case out.By != "":
 		return e.State, nil
 	default:
@@ -177,7 +177,10 @@ func (s *Store) lostDoubt(ctx context.Context, tx Tx, e effectRow, a attemptRow,
 }
 
 // resolvedAgain repeats what a person or a probe had said.
-func (s *Store) resolvedAgain(ctx context.Context, tx Tx, e effectRow, a attemptRow, out ledger.LostOutcome, now time.Time) (events.EffectState, error) {
+func (s *Store) resolvedAgain(ctx context.Context, tx Tx, e effectRow, as attempts, a attemptRow, out ledger.LostOutcome, now time.Time) (events.EffectState, error) {
+	if err := s.settleResolved(ctx, tx, as, out.State, out.Result.Cost, !out.Forced, out.By); err != nil {
+		return "", err
+	}
 	if out.State == events.EffectNotApplied {
 		if err := clearAttempts(ctx, tx, e.OpKey, !out.Forced); err != nil {
 			return "", err

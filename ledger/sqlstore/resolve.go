@@ -75,6 +75,9 @@ func (s *Store) resolve(ctx context.Context, tx Tx, r ledger.Resolution) (ledger
 	if active != "" && r.State != events.EffectApplied && !r.Force {
 		return ledger.Settlement{}, fmt.Errorf("%s: %w", active, ledger.ErrNotQuiescent)
 	}
+	if err := s.settleResolved(ctx, tx, as, r.State, r.Result.Cost, active == "", r.By); err != nil {
+		return ledger.Settlement{}, err
+	}
 	if r.State == events.EffectNotApplied {
 		if err := clearAttempts(ctx, tx, e.OpKey, active == ""); err != nil {
 			return ledger.Settlement{}, err

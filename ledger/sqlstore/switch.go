@@ -37,21 +37,21 @@ func strictestSwitch(n int) string {
 		ORDER BY s.mode, s.seq DESC LIMIT 1`, n, n+1, standing) // off comes before paused
 }
 
-// isPaused reports whether calls of a tool have to wait. It stays so until the
-// transaction ends.
-func isPaused(ctx context.Context, tx Tx, tenant, tool string) (bool, error) {
+// switchMode is how a tool's calls stand: the stricter of its switch and its
+// tenant's. It stays so until the transaction ends.
+func switchMode(ctx context.Context, tx Tx, tenant, tool string) (ledger.SwitchMode, error) {
 	if err := tx.Later(ctx, "lock the switches", lockSwitchesToRead); err != nil {
-		return false, err
+		return "", err
 	}
 	var mode ledger.SwitchMode
 	err := tx.QueryRow(ctx, `SELECT w.mode FROM (`+strictestSwitch(1)+`) w`, tenant, tool).Scan(&mode)
 	if errors.Is(err, ErrNoRows) {
-		return false, nil
+		return ledger.SwitchOn, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read switch of tool %s: %w", tool, err)
+		return "", fmt.Errorf("read switch of tool %s: %w", tool, err)
 	}
-	return mode == ledger.SwitchPaused, nil
+	return mode, nil
 }
 
 // switchGate says what w keeps from going ahead, nil for nothing.
@@ -124,6 +124,11 @@ func (s *Store) setSwitch(ctx context.Context, tx Tx, c ledger.SwitchChange) (le
 	}
 	// A Park that was first is seen here, a later one sees the switch.
 	waiters, err := pausedRuns(ctx, tx, c.Tenant, c.Tool)
+	if err == nil && c.Mode == ledger.SwitchOn {
+		var more []waiter
+		more, err = doubtfulRuns(ctx, tx, c.Tenant, c.Tool)
+		waiters = append(waiters, more...)
+	}
 	if err != nil {
 		return w, err
 	}
@@ -146,7 +151,23 @@ func pausedRuns(ctx context.Context, tx Tx, tenant, tool string) ([]waiter, erro
 	} else {
 		q, args = q+`= $2`, append(args, ledger.SwitchKey(tenant, tool))
 	}
-	rows, err := tx.Query(ctx, q+` ORDER BY id`, args...)
+	return waitersOf(ctx, tx, tool, q+` ORDER BY id`, args)
+}
+
+// doubtfulRuns lists the runs that are in doubt about a call of a tool, or of any
+// tool, whose provider absorbs a repetition: Begin says whether it is made now.
+func doubtfulRuns(ctx context.Context, tx Tx, tenant, tool string) ([]waiter, error) {
+	q, args := `SELECT r.id, r.park_reason, r.trace FROM effects e JOIN runs r ON r.id = e.run_id AND r.park_key = e.op_key
+		WHERE e.state = 'in_doubt' AND e.recovery IN ('keyed', 'fenced') AND e.tenant = $1
+			AND r.state = 'parked' AND r.park_reason = 'in_doubt'`, []any{tenant}
+	if tool != ledger.EveryTool {
+		q, args = q+` AND e.tool = $2`, append(args, tool)
+	}
+	return waitersOf(ctx, tx, tool, q+` ORDER BY r.id`, args)
+}
+
+func waitersOf(ctx context.Context, tx Tx, tool, q string, args []any) ([]waiter, error) {
+	rows, err := tx.Query(ctx, q, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read runs that wait for tool %s: %w", tool, err)
 	}

@@ -47,6 +47,7 @@ var findable = map[bug.Bug][]string{
 	bug.ApprovalNotConsumed:   {"gates"},
 	bug.ApprovalNoDigest:      {"gates"},
 	bug.BudgetNotReserved:     {"gates"},
+	bug.BudgetOfChildAlone:    {"gates"},
 	bug.SwitchIgnored:         {"gates"},
 	bug.NoFence:               {"effects", "ledger", "linear"},
 	bug.HeartbeatIgnoresEpoch: {"ledger", "model"},
