@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the tests of each row into docs/complaints.md")
+var update = flag.Bool("update", false, "write the tests of each row into docs/complaints.md and docs/spec-coverage.md")
 
 // openComplaints: thread → why no test names it yet. A row that has got a test
 // goes from here.
@@ -130,7 +130,7 @@ func TestThreadsIn(t *testing.T) {
 func testAt(f *ast.File, c *ast.CommentGroup) string {
 	for _, d := range f.Decls {
 		fn, ok := d.(*ast.FuncDecl)
-		if !ok || !strings.HasPrefix(strings.ToLower(fn.Name.Name), "test") {
+		if !ok || !isTest(fn.Name.Name) {
 			continue
 		}
 		if fn.Doc == c || c.Pos() >= fn.Pos() && c.End() <= fn.End() {
@@ -138,4 +138,15 @@ func testAt(f *ast.File, c *ast.CommentGroup) string {
 		}
 	}
 	return ""
+}
+
+// isTest reports whether a function is a test: also one of a conformance suite,
+// testThing, and Fuzz, Example and Benchmark.
+func isTest(name string) bool {
+	for _, kind := range []string{"Test", "test", "Fuzz", "Example", "Benchmark"} {
+		if strings.HasPrefix(name, kind) {
+			return true
+		}
+	}
+	return false
 }
