@@ -42,6 +42,7 @@ type chaos struct {
 
 	workers, projectors int
 	only                []string // names; empty = all
+	calmEvery           time.Duration
 
 	mu     sync.Mutex // guards faults: the report reads them while we go on
 	faults Faults
@@ -95,9 +96,13 @@ func (c *chaos) run(ctx context.Context) error {
 	for _, f := range faults {
 		total += f.weight
 	}
-	for {
+	for calm := time.Now().Add(c.calmEvery); ; {
 		if err := c.plant.upkeep(c.workers, c.projectors); err != nil {
 			return err
+		}
+		if c.calmEvery > 0 && time.Now().After(calm) {
+			c.calm(ctx)
+			calm = time.Now().Add(c.calmEvery)
 		}
 		// Mostly one at a time, sometimes close together.
 		if !sleep(ctx, time.Duration(100+c.rand.ExpFloat64()*900)*time.Millisecond) {
@@ -107,9 +112,7 @@ func (c *chaos) run(ctx context.Context) error {
 		for _, f := range faults {
 			if n -= f.weight; n < 0 {
 				c.say("%s", f.name)
-				c.plant.mu.Lock()
-				c.plant.struck = append(c.plant.struck, time.Now())
-				c.plant.mu.Unlock()
+				c.plant.strike()
 				if err := f.do(ctx); err != nil {
 					return fmt.Errorf("%s: %w", f.name, err)
 				}

@@ -32,11 +32,9 @@ func (t *torture) judge(ctx context.Context, r *Report, healed time.Time) error 
 	if err := t.rest(ctx, r, t.allEnded); err != nil {
 		return err
 	}
-	began := time.Now()
 	if err := t.verify(ctx, r); err != nil {
 		return err
 	}
-	r.CatchUp = r.RestSeconds + time.Since(began).Seconds()
 	if err := t.judgeRuns(ctx, r); err != nil {
 		return err
 	}
@@ -47,12 +45,7 @@ func (t *torture) judge(ctx context.Context, r *Report, healed time.Time) error 
 	p.mu.Lock()
 	r.Dropped, r.Lied = p.counts.dropped, p.counts.failed
 	p.mu.Unlock()
-	if t.feed != nil {
-		lags := t.feed.lags()
-		r.LagP50, r.LagP99 = quantile(lags, 0.5), quantile(lags, 0.99)
-	} else {
-		r.LagP50, r.LagP99 = -1, -1
-	}
+	t.figures(r)
 	r.judgeFloors(t.cfg.Runs, len(t.cfg.Only) == 0)
 	return nil
 }
@@ -243,12 +236,19 @@ func (t *torture) resolve(ctx context.Context, doubts []ledger.Effect, keys map[
 
 // verify waits until the projections are complete, and proves the record.
 func (t *torture) verify(ctx context.Context, r *Report) error {
-	deadline := time.Now().Add(t.cfg.Drain)
+	began := time.Now()
+	deadline := began.Add(t.cfg.Drain)
+	var folded time.Time
 	for {
 		unfed, err := t.watch.store.Unfed(ctx, 1)
 		if err != nil {
 			return err
 		}
+		if len(unfed) == 0 && folded.IsZero() {
+			folded = time.Now()
+			r.FeedSeconds = folded.Sub(began).Seconds()
+		}
+		proof := time.Now()
 		var found []ledger.Finding
 		report, err := t.watch.store.Verify(ctx, events.RunID{}, func(f ledger.Finding) error {
 			if f.Kind != ledger.Note {
@@ -260,7 +260,7 @@ func (t *torture) verify(ctx context.Context, r *Report) error {
 			return err
 		}
 		if late := time.Now().After(deadline); report.Tampered == 0 && report.Incomplete == 0 && len(unfed) == 0 || late {
-			r.Events = int(report.Events)
+			r.Events, r.VerifySeconds = int(report.Events), time.Since(proof).Seconds()
 			for _, f := range found {
 				kind := &r.Incomplete
 				if f.Kind == ledger.Tampered {

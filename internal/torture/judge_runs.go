@@ -41,6 +41,7 @@ func (t *torture) judgeRuns(ctx context.Context, r *Report) error {
 		}
 		takeovers = append(takeovers, h.takeovers...)
 	}
+	r.Timed = len(takeovers)
 	r.TakeoverP50, r.TakeoverP99 = quantile(takeovers, 0.5), quantile(takeovers, 0.99)
 	return nil
 }

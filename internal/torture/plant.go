@@ -48,6 +48,7 @@ type plant struct {
 	project []*process
 	killed  map[string]time.Time // worker name → when it was killed
 	struck  []time.Time          // when anything was done to the plant
+	calms   []calm
 }
 
 // process is one of the plant's processes.

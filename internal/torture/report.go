@@ -60,10 +60,19 @@ type Report struct {
 
 	TakeoverP50 float64 `json:"takeover_p50_seconds"` // from the kill of a worker, with no other fault before; -1 = none seen
 	TakeoverP99 float64 `json:"takeover_p99_seconds"`
-	LagP50      float64 `json:"feed_lag_p50_seconds"` // under fire; -1 = not measured
-	LagP99      float64 `json:"feed_lag_p99_seconds"`
-	RestSeconds float64 `json:"rest_seconds"`     // from the last fault until all runs were at rest
-	CatchUp     float64 `json:"catch_up_seconds"` // until every event was folded and fed
+	Timed       int     `json:"takeovers_timed"`
+	// How old an event was when the feed brought it, its row being committed:
+	// under fire, and in the calms between. -1 = not measured.
+	LagP50     float64 `json:"feed_lag_p50_seconds"`
+	LagP99     float64 `json:"feed_lag_p99_seconds"`
+	CalmLagP50 float64 `json:"feed_lag_calm_p50_seconds"`
+	CalmLagP99 float64 `json:"feed_lag_calm_p99_seconds"`
+	// From the last fault before a calm until no event was over 2 s late any more.
+	CaughtUpP50   float64 `json:"feed_caught_up_p50_seconds"`
+	CaughtUpMax   float64 `json:"feed_caught_up_max_seconds"`
+	RestSeconds   float64 `json:"rest_seconds"`   // from the last fault until all runs were at rest
+	FeedSeconds   float64 `json:"feed_seconds"`   // from when all had ended until every event was folded and fed
+	VerifySeconds float64 `json:"verify_seconds"` // for all events
 
 	// Findings name what is wrong, the first of each kind.
 	Findings []string `json:"findings,omitempty"`
@@ -160,9 +169,10 @@ func (r *Report) Print(out io.Writer) error {
 	line("invoice", "%d lines, %s USD: %d without a row, %d with another amount, %d twice, %d unsettled; ledger %s USD",
 		r.Bills, r.Invoice, r.BilledWithoutRow, r.BilledWrong, r.BilledTwice, r.Unsettled, r.Ledger)
 	line("", "")
-	line("takeover after a kill", "p50 %s, p99 %s", seconds(r.TakeoverP50), seconds(r.TakeoverP99))
-	line("feed behind, under fire", "p50 %s, p99 %s", seconds(r.LagP50), seconds(r.LagP99))
-	line("at rest after the last fault", "%s; caught up after %s", seconds(r.RestSeconds), seconds(r.CatchUp))
+	line("takeover after a kill", "p50 %s, p99 %s, of %d with no other fault before", seconds(r.TakeoverP50), seconds(r.TakeoverP99), r.Timed)
+	line("feed behind", "under fire p50 %s, p99 %s; in calms p50 %s, p99 %s", seconds(r.LagP50), seconds(r.LagP99), seconds(r.CalmLagP50), seconds(r.CalmLagP99))
+	line("", "caught up after the last fault before a calm: p50 %s, at most %s", seconds(r.CaughtUpP50), seconds(r.CaughtUpMax))
+	line("at rest after the last fault", "%s; all ended, folded and fed %s later; verified in %s", seconds(r.RestSeconds), seconds(r.FeedSeconds), seconds(r.VerifySeconds))
 	line("kept in", "%s", r.Dir)
 	if err := w.Flush(); err != nil {
 		return err

@@ -118,7 +118,7 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	defer w.close()
 	t := &torture{cfg: cfg, plant: p, provider: prov, watch: w, began: time.Now()}
 	if !cfg.Embedded { // an embedded server has no port to listen at
-		if t.feed, err = listen(p.natsURL); err != nil {
+		if t.feed, err = listen(ctx, p.natsURL); err != nil {
 			return nil, err
 		}
 		defer t.feed.close()
@@ -141,6 +141,7 @@ func (t *torture) run(ctx context.Context) (*Report, error) {
 	c := &chaos{
 		plant: t.plant, rand: rand.New(rand.NewPCG(t.cfg.Seed, 0x6368616f73)), say: t.cfg.Say,
 		workers: t.cfg.Workers, projectors: t.cfg.Projectors, only: t.cfg.Only,
+		calmEvery: calmEvery(t.cfg.For),
 	}
 	if len(c.list()) == 0 {
 		return nil, fmt.Errorf("no fault called %q can be injected here; there are %s", t.cfg.Only, strings.Join(FaultNames(), ", "))
