@@ -81,6 +81,10 @@ type Consumer interface {
 	Fetch(ctx context.Context, n int, wait time.Duration) ([]Message, error)
 	// Ack confirms messages whose events are committed; they are not delivered again.
 	Ack(ctx context.Context, ms ...Message) error
+	// InProgress says that ms are still being worked on: the time after which
+	// they are delivered again begins anew. One that was delivered to another
+	// since, or confirmed, is left alone or put off; nothing is lost by it.
+	InProgress(ctx context.Context, ms ...Message) error
 	// Tail calls f with every message of worker's subject that was stored when
 	// Tail was called and that lies beyond the last message up to which the
 	// consumer has confirmed all, oldest first; so some of them may be confirmed.

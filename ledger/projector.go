@@ -19,6 +19,9 @@ type ProjectorConfig struct {
 	Batch int
 	// Wait is how long a fetch waits for the first message. Zero means 1 second.
 	Wait time.Duration
+	// KeepEvery is how often the broker is told that what was fetched is still
+	// being worked on: a third of its ack wait or less. Zero means 3 seconds.
+	KeepEvery time.Duration
 	// FoldEvery is how often runs are folded that barriers moved on without a
 	// message, once they have waited that long. Zero means 2 seconds.
 	FoldEvery time.Duration
@@ -45,7 +48,7 @@ func (c ProjectorConfig) withDefaults() ProjectorConfig {
 		c.Batch = 500
 	}
 	for d, v := range map[*time.Duration]time.Duration{
-		&c.Wait: time.Second, &c.FoldEvery: 2 * time.Second, &c.FeedLease: 10 * time.Second, &c.FeedEvery: time.Second,
+		&c.Wait: time.Second, &c.KeepEvery: 3 * time.Second, &c.FoldEvery: 2 * time.Second, &c.FeedLease: 10 * time.Second, &c.FeedEvery: time.Second,
 		&c.WatchEvery: time.Minute, &c.MaintainEvery: time.Hour,
 	} {
 		if *d <= 0 {
@@ -159,9 +162,10 @@ const (
 // projectNext moves one fetch of messages into the ledger.
 func (p *Projector) projectNext(ctx context.Context) error {
 	ms, err := p.consumer.Fetch(ctx, p.cfg.Batch, p.cfg.Wait)
-	if err != nil {
+	if err != nil || len(ms) == 0 {
 		return err
 	}
+	defer p.keep(ctx, ms)()
 	for len(ms) > 0 {
 		var batch []Incoming
 		for n, size := 0, 0; len(batch) < len(ms) && n < txEvents && size < txBytes; {
@@ -186,6 +190,29 @@ func (p *Projector) projectNext(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// keep tells the broker that ms are being worked on, until done is called: a
+// database that is slow or away would have another projector do the same. When
+// this process dies the broker is soon told nothing.
+func (p *Projector) keep(ctx context.Context, ms []events.Message) (done func()) {
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			p.sleep(ctx, p.cfg.KeepEvery)
+			if ctx.Err() != nil {
+				return
+			}
+			if err := p.consumer.InProgress(ctx, ms...); err != nil {
+				p.cfg.Logger.DebugContext(ctx, "put off delivery of fetched messages", "error", err)
+			}
+		}
+	})
+	return func() {
+		stop()
+		wg.Wait()
+	}
 }
 
 // project commits a batch. While the database is away it keeps the batch: the

@@ -221,6 +221,41 @@ func TestProjectorConfirmsOnlyWhatIsCommitted(t *testing.T) {
 	})
 }
 
+// RELIABILITY row 21: what one projector holds while the database is away does
+// not go to another as well, and what a dead one held goes to another soon.
+func TestProjectorKeepsWhatItWorksOn(t *testing.T) {
+	es := sealedEvents(t, 30)
+	synctest.Test(t, func(t *testing.T) {
+		stream := memory.NewStream(memory.Config{})
+		for _, e := range es {
+			if err := stream.PublishRaw("w", events.AppendMessage(nil, []events.Sealed{e})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ms, err := stream.Consumer().Fetch(t.Context(), 5, 0); len(ms) != 5 || err != nil { // by one that dies now
+			t.Fatalf("%d messages, %v", len(ms), err)
+		}
+		store := &fakeProjection{down: true}
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if err := NewProjector(store, stream.Consumer(), nil, ProjectorConfig{Batch: 25}).Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		store.set(false)
+		time.Sleep(15 * time.Second)
+		if n, err := stream.Consumer().Lag(ctx); n != 0 || err != nil || store.count() != len(es) {
+			t.Errorf("lag %d, %v; %d events projected, want each of %d once", n, err, store.count(), len(es))
+		}
+		stop()
+		wg.Wait()
+	})
+}
+
 func TestProjectTailStopsAtTheFirstError(t *testing.T) {
 	stream := memory.NewStream(memory.Config{})
 	if err := stream.PublishRaw("w", events.AppendMessage(nil, sealedEvents(t, 2))); err != nil {

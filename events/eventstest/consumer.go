@@ -3,6 +3,7 @@ package eventstest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ func TestConsumer(t *testing.T, open func(t *testing.T) Harness) {
 		{"no message is no error", emptyFetch},
 		{"Fetch returns with the first message", fetchReturns},
 		{"confirmed messages do not come again, others do", redelivery},
+		{"messages in progress are put off, and only as long", inProgress},
 		{"two readers share the messages", twoReaders},
 		{"one poisonous event leaves its neighbours alone", poison},
 		{"Tail shows what is not confirmed and takes nothing", tail},
@@ -75,6 +77,50 @@ func redelivery(t *testing.T, h Harness) {
 	}
 	if got, want := again.messages[0].Sequence, first.messages[1].Sequence; got != want {
 		t.Errorf("sequence = %d, want %d", got, want)
+	}
+	eventually(t, "nothing is left", func() bool { n, err := c.Lag(t.Context()); return err == nil && n == 0 })
+}
+
+// inProgress: RELIABILITY row 21. A slow reader keeps what it has, and a dead
+// one loses it soon.
+func inProgress(t *testing.T, h Harness) {
+	j, c, other := h.Journal(t, "w1"), h.Consumer(t), h.Consumer(t)
+	es := NewRun(t).Turns(2)
+	record(t, j, es[0])
+	record(t, j, es[1])
+	first := readUntil(t, c, false, func(f *fetched) bool { return len(f.messages) == 2 })
+	kept, left := first.messages[0], first.messages[1]
+	// What is put off does not come while another has come twice.
+	var again, comesTwice int
+	for deadline := time.Now().Add(patience); comesTwice < 2; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the message that nobody works on came %d times again, want 2", comesTwice)
+		}
+		if err := c.InProgress(patient(t), kept); err != nil {
+			t.Fatalf("InProgress: %v", err)
+		}
+		ms, err := other.Fetch(patient(t), 10, h.AckWait/10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range ms {
+			switch m.Sequence {
+			case kept.Sequence:
+				again++
+			case left.Sequence:
+				comesTwice++
+			}
+		}
+	}
+	if again > 0 {
+		t.Errorf("the message in progress came %d times", again)
+	}
+	come := readUntil(t, other, true, func(f *fetched) bool {
+		return slices.ContainsFunc(f.messages, func(m events.Message) bool { return m.Sequence == kept.Sequence }) &&
+			slices.ContainsFunc(f.messages, func(m events.Message) bool { return m.Sequence == left.Sequence })
+	})
+	if err := c.InProgress(patient(t), come.messages...); err != nil {
+		t.Errorf("InProgress of what is confirmed: %v", err)
 	}
 	eventually(t, "nothing is left", func() bool { n, err := c.Lag(t.Context()); return err == nil && n == 0 })
 }

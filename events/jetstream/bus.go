@@ -54,8 +54,10 @@ type Config struct {
 	// FeedMaxAge is how long the feed keeps events. Zero keeps what is there,
 	// and makes a new stream with 7 days; negative means that there is no feed.
 	FeedMaxAge time.Duration
-	// AckWait is when an unconfirmed message is delivered again. Zero keeps
-	// what is there, and makes a new consumer with 60 seconds.
+	// AckWait is when an unconfirmed message is delivered again: so long events
+	// may be late after the death of a projector, which puts it off while it
+	// works on one. Zero keeps what is there, and makes a new consumer with 10
+	// seconds; less than 3 makes projectors do the same work twice.
 	AckWait time.Duration
 	// MaxAckPending bounds the messages that all projectors hold at once: 2 ×
 	// projectors × batch. Zero keeps what is there, and makes a new consumer
@@ -177,7 +179,7 @@ func (b *Bus) projectorConfig(c *jetstream.ConsumerConfig) {
 	c.Description = "Daybook: events → ledger"
 	c.DeliverPolicy, c.AckPolicy = jetstream.DeliverAllPolicy, jetstream.AckExplicitPolicy
 	c.MaxDeliver = -1
-	override(&c.AckWait, b.cfg.AckWait, time.Minute)
+	override(&c.AckWait, b.cfg.AckWait, 10*time.Second)
 	override(&c.MaxAckPending, b.cfg.MaxAckPending, 2000)
 	if b.cfg.Replicas != 0 {
 		c.Replicas = b.cfg.Replicas

@@ -201,6 +201,21 @@ func (c *Consumer) Ack(ctx context.Context, ms ...events.Message) error {
 	return nil
 }
 
+// InProgress implements [events.Consumer]. It is sent and not waited for: what
+// gets lost is delivered once more.
+func (c *Consumer) InProgress(_ context.Context, ms ...events.Message) error {
+	for _, m := range ms {
+		h, ok := m.Handle.(handle)
+		if !ok {
+			return fmt.Errorf("put off delivery of message %d of %q: not from Fetch", m.Sequence, m.Worker)
+		}
+		if err := h.msg.InProgress(); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+			return fmt.Errorf("put off delivery of message %d of %q: %w", m.Sequence, m.Worker, err)
+		}
+	}
+	return nil
+}
+
 // Lag implements [events.Consumer].
 func (c *Consumer) Lag(ctx context.Context) (uint64, error) {
 	info, err := c.info(ctx)

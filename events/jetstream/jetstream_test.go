@@ -30,7 +30,7 @@ func TestOpenDeclares(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := jetstream.Info{
-		ServerVersion: natsserver.VERSION, MaxPayload: 1 << 20, AckWait: time.Minute, MaxAckPending: 2000,
+		ServerVersion: natsserver.VERSION, MaxPayload: 1 << 20, AckWait: 10 * time.Second, MaxAckPending: 2000,
 		Journal: jetstream.StreamInfo{Name: "DAYBOOK_JOURNAL", Replicas: 1, InSync: 1, OnDisk: true},
 		Feed:    &jetstream.StreamInfo{Name: "DAYBOOK_FEED", Replicas: 1, InSync: 1, OnDisk: true, MaxAge: 7 * 24 * time.Hour},
 	}

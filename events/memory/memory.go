@@ -138,6 +138,26 @@ func (c *Consumer) Ack(_ context.Context, ms ...events.Message) error {
 	return nil
 }
 
+// InProgress implements [events.Consumer].
+func (c *Consumer) InProgress(_ context.Context, ms ...events.Message) error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.s.down {
+		return fmt.Errorf("put off delivery: %w", errDown)
+	}
+	again := time.Now().Add(c.s.cfg.AckWait)
+	for _, m := range ms {
+		h, ok := m.Handle.(handle)
+		if !ok {
+			return fmt.Errorf("put off delivery of message %d of %q: not from Fetch", m.Sequence, m.Worker)
+		}
+		if h.born == c.s.born && !h.m.again.IsZero() {
+			h.m.again = again
+		}
+	}
+	return nil
+}
+
 // Tail implements [events.Consumer].
 func (c *Consumer) Tail(ctx context.Context, worker string, f func(events.Message) error) error {
 	c.s.mu.Lock()

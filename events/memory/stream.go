@@ -20,7 +20,7 @@ type Config struct {
 	MaxMessages int
 	MaxBytes    int
 	// AckWait is how long a message may stay unconfirmed before it is delivered
-	// again. Zero means 60 seconds.
+	// again. Zero means 10 seconds.
 	AckWait time.Duration
 	// Buffer bounds the events that one journal holds while the stream refuses
 	// them. Zero means 64 Ki events.
@@ -71,7 +71,7 @@ type Stream struct {
 // NewStream returns an empty stream.
 func NewStream(cfg Config) *Stream {
 	if cfg.AckWait <= 0 {
-		cfg.AckWait = 60 * time.Second
+		cfg.AckWait = 10 * time.Second
 	}
 	return &Stream{cfg: cfg, changed: make(chan struct{}), fed: map[events.ID]bool{}}
 }
