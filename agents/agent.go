@@ -31,6 +31,9 @@ type Agent struct {
 	Timeout time.Duration
 	// Budget is what a run may spend, unless its submission says; nil = no limit.
 	Budget *events.PicoUSD
+	// BudgetUnpriced is "refuse" if no model or priced tool may be called whose price
+	// nobody knows; empty (allow in the file) allows it and shows it as unpriced.
+	BudgetUnpriced string
 	// Approve lists the tools whose every call a person must approve; "*" means
 	// each destructive one.
 	Approve []string
@@ -80,7 +83,8 @@ func (a *Agent) Hash() events.Hash {
 		Approve     []string      `json:"approve,omitempty"`
 		Taint       string        `json:"taint,omitempty"`
 		ApprovalTTL time.Duration `json:"approval_timeout,omitempty"`
-	}{a.Name, a.Description, a.Model, a.Tools, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout})
+		Unpriced    string        `json:"budget_unpriced,omitempty"`
+	}{a.Name, a.Description, a.Model, a.Tools, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced})
 	if err != nil {
 		// Only text that is not UTF-8 fails, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))

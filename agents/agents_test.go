@@ -118,14 +118,15 @@ func TestPolicyFaults(t *testing.T) {
 		"approve: [refund, refund]": `approve: "refund" is written twice; keep one`,
 		"taint: maybe":              "taint: want allow, ask or deny",
 		"approval_timeout: soon":    "approval_timeout: want a duration",
+		"budget_unpriced: maybe":    "budget_unpriced: want allow or refuse",
 	} {
 		_, err := agents.Parse("x", []byte("---\nname: a\nmodel: m\ntools: [refund]\n"+line+"\n---\nPrompt.\n"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
-	a, err := agents.Parse("x", []byte("---\nname: a\nmodel: m\napprove: [\"*\"]\ntaint: deny\napproval_timeout: 8h\n---\nPrompt.\n"))
-	if err != nil || len(a.Approve) != 1 || a.Taint != "deny" || a.ApprovalTimeout != 8*time.Hour {
+	a, err := agents.Parse("x", []byte("---\nname: a\nmodel: m\napprove: [\"*\"]\ntaint: deny\napproval_timeout: 8h\nbudget_unpriced: refuse\n---\nPrompt.\n"))
+	if err != nil || len(a.Approve) != 1 || a.BudgetUnpriced != "refuse" || a.Taint != "deny" || a.ApprovalTimeout != 8*time.Hour {
 		t.Errorf("%+v %v", a, err)
 	}
 }

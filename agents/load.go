@@ -152,6 +152,14 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 			m.Fault("budget", `want dollars in quotes that a run may spend, such as "0.50", got %q`, s)
 		}
 	}
+	a.BudgetUnpriced = m.Text("budget_unpriced")
+	switch a.BudgetUnpriced {
+	case "allow":
+		a.BudgetUnpriced = "" // the default
+	case "", "refuse":
+	default:
+		m.Fault("budget_unpriced", "want allow or refuse: what becomes of a call whose price nobody knows; got %q", a.BudgetUnpriced)
+	}
 	a.Approve = m.Texts("approve")
 	checkApprove(m, a)
 	a.Taint = m.Text("taint")

@@ -117,6 +117,9 @@ type Policy struct {
 	Taint string `json:"taint,omitempty"`
 	// ApprovalSeconds is how long a person may take; 0 = a day.
 	ApprovalSeconds int64 `json:"approval_seconds,omitempty"`
+	// Unpriced says what becomes of a call whose price nobody knows: refuse, or
+	// empty, which allows it.
+	Unpriced string `json:"unpriced,omitempty"`
 }
 
 // RunResumed is the first event of every holder after the first.

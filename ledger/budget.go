@@ -167,6 +167,10 @@ func (e *BudgetError) Unwrap() error { return ErrBudget }
 // DetailBudget is the detail of a [Refused] verdict by a budget. Stored; never renamed.
 const DetailBudget = "budget"
 
+// DetailUnpriced is the detail of a [Refused] verdict, and the kind of error of a
+// run, for want of a known price. Stored; never renamed.
+const DetailUnpriced = "unpriced"
+
 // Event is the record of e.
 func (e *BudgetError) Event() events.BudgetExceeded {
 	return events.BudgetExceeded{Budget: e.Budget.String(), Limit: e.Limit, Wanted: e.Wanted, Committed: e.Committed}

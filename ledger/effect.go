@@ -72,6 +72,9 @@ type Intent struct {
 	TaintPolicy, TaintBy string
 	// Reserve is set aside from the budgets.
 	Reserve events.PicoUSD
+	// Unpriced: the tool costs something, and nobody knows how much beforehand. The
+	// attempt is counted in the budgets, or refused if RefuseUnpriced says so.
+	Unpriced, RefuseUnpriced bool
 	// RunLimit becomes the budget of the run if it has none; nil = none.
 	RunLimit *events.PicoUSD
 }

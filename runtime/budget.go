@@ -34,6 +34,13 @@ func (s *session) reserveModel(ctx context.Context, step loops.CallModel, attemp
 	} else {
 		r.Unpriced = true
 	}
+	if r.Unpriced && s.policy.priced {
+		return events.ID{}, false, s.end(ctx, events.RunFailed{
+			StoppedBy: events.StoppedByBudget, Turns: s.hist.Turn(),
+			Error: events.ErrorInfo{Kind: ledger.DetailUnpriced, Message: fmt.Sprintf(
+				"%s: nobody knows what %s costs, and budget_unpriced is refuse: give the worker a price of it, or set budget_unpriced: allow in the agent's file", r.What, req.Model)},
+		})
+	}
 	ok, err := s.reserve(ctx, r)
 	if over := (*ledger.BudgetError)(nil); errors.As(err, &over) {
 		if err := s.Record(ctx, over.Event()); err != nil {
@@ -95,10 +102,16 @@ type sessionSpending struct{ s *session }
 // Reserve implements [tools.Spending].
 func (p sessionSpending) Reserve(ctx context.Context, c tools.Call, def *tools.Definition) (refusal string, err error) {
 	s := p.s
-	_, err = s.reserve(ctx, ledger.Reservation{
-		Attempt: ledger.CallAttempt(s.run.ID, s.lease.Epoch, c.ID, c.Attempt), Amount: priceOf(def), RunLimit: s.agent.Budget,
+	id := ledger.CallAttempt(s.run.ID, s.lease.Epoch, c.ID, c.Attempt)
+	held, err := s.reserve(ctx, ledger.Reservation{
+		Attempt: id, Amount: priceOf(def), RunLimit: s.agent.Budget, Unpriced: def.Price == 0,
 		What: fmt.Sprintf("%s, call %s attempt %d", def.Name, c.ID, c.Attempt),
 	})
+	if held {
+		s.in.Lock()
+		s.holding[id] = true
+		s.in.Unlock()
+	}
 	if over := (*ledger.BudgetError)(nil); errors.As(err, &over) {
 		return over.Error(), nil
 	}
@@ -107,7 +120,14 @@ func (p sessionSpending) Reserve(ctx context.Context, c tools.Call, def *tools.D
 
 // Settle implements [tools.Spending].
 func (p sessionSpending) Settle(ctx context.Context, c tools.Call, cost *events.PicoUSD) {
-	p.s.settleCost(ctx, ledger.CallAttempt(p.s.run.ID, p.s.lease.Epoch, c.ID, c.Attempt), cost)
+	s, id := p.s, ledger.CallAttempt(p.s.run.ID, p.s.lease.Epoch, c.ID, c.Attempt)
+	s.in.Lock()
+	held := s.holding[id]
+	delete(s.holding, id)
+	s.in.Unlock()
+	if held {
+		s.settleCost(ctx, id, cost)
+	}
 }
 
 func priceOf(d *tools.Definition) events.PicoUSD { return events.PicoUSD(d.Price) * events.MicroUSD }

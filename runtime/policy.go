@@ -19,6 +19,7 @@ import (
 type policy struct {
 	approve []string // sorted; "*" is every tool
 	taint   string   // never empty
+	priced  bool     // no call is made whose price nobody knows
 	ttl     time.Duration
 	version events.Hash
 }
@@ -26,7 +27,7 @@ type policy struct {
 // policyOf combines the agent, its tools and what the run was bound to, nil for
 // nothing.
 func policyOf(a *agents.Agent, d *tools.Dispatcher, bound *events.Policy) policy {
-	p := policy{approve: slices.Clone(a.Approve), taint: stricterTaint(a.Taint, ""), ttl: a.ApprovalTimeout}
+	p := policy{approve: slices.Clone(a.Approve), taint: stricterTaint(a.Taint, ""), ttl: a.ApprovalTimeout, priced: a.BudgetUnpriced == unpricedRefuse}
 	for _, name := range a.Tools {
 		if def, ok := d.Definition(name); ok && def.Approval {
 			p.approve = append(p.approve, name)
@@ -35,6 +36,7 @@ func policyOf(a *agents.Agent, d *tools.Dispatcher, bound *events.Policy) policy
 	if bound != nil {
 		p.approve = append(p.approve, bound.Approve...)
 		p.taint = stricterTaint(p.taint, bound.Taint)
+		p.priced = p.priced || bound.Unpriced == unpricedRefuse
 		if ttl := time.Duration(bound.ApprovalSeconds) * time.Second; ttl > 0 && (p.ttl == 0 || ttl < p.ttl) {
 			p.ttl = ttl
 		}
@@ -47,6 +49,10 @@ func policyOf(a *agents.Agent, d *tools.Dispatcher, bound *events.Policy) policy
 	p.version = p.hash()
 	return p
 }
+
+// unpricedRefuse is how agents and events say that a call without a known price
+// is refused. Stored; never renamed.
+const unpricedRefuse = "refuse"
 
 func stricterTaint(a, b string) string {
 	for _, t := range []string{ledger.TaintDeny, ledger.TaintAsk} {
@@ -72,7 +78,13 @@ func (p policy) event() *events.Policy {
 	if p.taint != ledger.TaintAllow {
 		e.Taint = p.taint
 	}
+	if p.priced {
+		e.Unpriced = unpricedRefuse
+	}
 	if len(e.Approve) == 0 && e.Taint == "" {
+		if p.priced {
+			return &e
+		}
 		return nil
 	}
 	e.ApprovalSeconds = int64((p.ttl + time.Second - 1) / time.Second)

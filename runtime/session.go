@@ -58,6 +58,7 @@ type session struct {
 	cancelReq *ledger.Beat
 	held      ledger.Pause       // by a person; zero = not
 	tokens    map[events.ID]bool // attempts running here
+	holding   map[events.ID]bool // calls without an effect that something is reserved for
 	folded    uint64             // how far the fold has come, says the last heartbeat
 	foldedAt  time.Time          // when a heartbeat said so first
 	beatAt    time.Time          // when it said so last
@@ -74,6 +75,7 @@ func newSession(w *Worker, c ledger.Claim, sent time.Time) *session {
 		handover: make(chan struct{}),
 		poke:     make(chan struct{}, 1),
 		tokens:   map[events.ID]bool{},
+		holding:  map[events.ID]bool{},
 		hist:     loops.NewHistory(c.Run.ID),
 		pumpDone: make(chan struct{}),
 	}

@@ -198,7 +198,7 @@ func toolCall(c loops.PendingCall) tools.Call {
 func (s *session) env(eff tools.Effects) tools.Env {
 	return tools.Env{
 		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.run.Trace,
-		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s},
+		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s}, RefuseUnpriced: s.policy.priced,
 	}
 }
 
@@ -225,7 +225,7 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 		Scope: ledger.Scope(in.Tool.Scope), Window: in.Tool.Window, Identity: in.Identity, Arguments: in.Arguments,
 		Recovery: ledger.Recovery{Kind: string(in.Tool.Recovery.Kind), TTL: in.Tool.Recovery.TTL},
 		Timeout:  in.Timeout, Continue: in.Tool.InDoubtContinue, Trace: in.Trace,
-		Reserve: priceOf(in.Tool), RunLimit: s.agent.Budget,
+		Reserve: priceOf(in.Tool), Unpriced: in.Unpriced, RefuseUnpriced: s.policy.priced, RunLimit: s.agent.Budget,
 	}
 	if li.Scope == "" {
 		li.Scope = ledger.ScopeRun

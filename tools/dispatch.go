@@ -206,7 +206,7 @@ func (d *Dispatcher) dispatchDestructive(ctx context.Context, env Env, e *entry,
 	}
 	verdict, err := env.Effects.Begin(ctx, Intent{
 		Call: c.ID, CallAttempt: c.Attempt, Tool: def, Identity: id, Arguments: c.Arguments,
-		Timeout: d.destructiveTimeout(e), Trace: env.Trace,
+		Timeout: d.destructiveTimeout(e), Trace: env.Trace, Unpriced: e.unpriced(),
 	})
 	if err != nil {
 		return Disposition{}, fmt.Errorf("begin call %s of %s: %w", c.ID, c.Name, err)

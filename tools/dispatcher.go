@@ -82,6 +82,9 @@ type Env struct {
 	Spawner Spawner
 	// Spending counts priced calls that are no effects; nil counts none.
 	Spending Spending
+	// RefuseUnpriced blocks calls without an effect of tools that cost something
+	// nobody knows beforehand: a [Coster] without a price. For the others Effects says.
+	RefuseUnpriced bool
 	// Validate overrides Config.Validate if it is not nil.
 	Validate func(ctx context.Context, def *Definition, c Call) error
 	// Bindings are those the run was started with: the stricter effect counts.

@@ -19,6 +19,9 @@ type Intent struct {
 	Arguments   json.RawMessage
 	Timeout     time.Duration
 	Trace       string
+	// Unpriced: the tool is a [Coster] without a price, so that nobody knows before
+	// the call what it may cost.
+	Unpriced bool
 }
 
 // VerdictKind is what the ledger decided about an intent.

@@ -31,6 +31,7 @@ var budgetTests = []conformance{
 	{"who set a limit is kept", testSetBudget},
 	{"what a budget must be", testMalformedBudgets},
 	{"a priced effect is reserved with its begin and settled with its end", testPricedEffect},
+	{"an effect without a price is counted, or refused", testUnpricedEffect},
 	{"a refused begin leaves nothing", testBudgetRefusesBegin},
 	{"a resolution settles what is held for a priced effect", testResolutionSettles},
 	{"a resolution and what a person or late evidence says of the cost", testResolutionAndEvidence},

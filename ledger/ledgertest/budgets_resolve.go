@@ -124,3 +124,49 @@ func testResolutionOfAttempts(t *testing.T, h Harness) {
 		h.amounts(t, runBudget(a.run), want[0], 0, want[1])
 	}
 }
+
+func unpriced(refuse bool) func(*ledger.Intent) {
+	return func(in *ledger.Intent) { in.Unpriced, in.RefuseUnpriced = true, refuse }
+}
+
+func testUnpricedEffect(t *testing.T, h Harness) {
+	a := start(t, h, withBudget(10))
+	if v := a.want(ledger.Refused, refund(ask, unpriced(true))); v.Detail != ledger.DetailUnpriced || v.Text == "" {
+		t.Errorf("verdict %+v", v)
+	}
+	if n := h.count(t, `SELECT count(*) FROM approvals`); n != 0 || effectsOf(t, h, a.run.ID) != 0 {
+		t.Errorf("%d people were asked about what is refused, %d effects", n, effectsOf(t, h, a.run.ID))
+	}
+	told, untold, doubt := refund(unpriced(false)), refund(unpriced(false), order(8), call(2, 0)), refund(unpriced(false), order(9), call(3, 0))
+	for i, in := range []ledger.Intent{told, untold, doubt} {
+		a.want(ledger.Execute, in)
+		if b := h.budget(t, runBudget(a.run)); b.Unpriced != int64(i+1) || b.Committed() != 0 {
+			t.Errorf("budget %+v", b)
+		}
+	}
+	cost := events.PicoUSD(4)
+	out := outcome(told.Token, ledger.Applied)
+	out.Result.Cost = &cost
+	if _, err := h.Store.End(t.Context(), a.lease, nil, out); err != nil {
+		t.Fatal(err)
+	}
+	if b := h.budget(t, runBudget(a.run)); b.Unpriced != 2 || b.Spent != 4 {
+		t.Errorf("budget %+v", b)
+	}
+	a.end(untold.Token, ledger.Applied)
+	a.end(doubt.Token, ledger.Unclear)
+	if b := h.budget(t, runBudget(a.run)); b.Unpriced != 2 || b.Committed() != 4 {
+		t.Errorf("budget %+v", b)
+	}
+	// A resolution that knows no cost leaves it unpriced; what was made once is
+	// handed back whatever the policy says now.
+	es, err := h.Store.Effects(t.Context(), ledger.EffectFilter{Run: a.run.ID, States: []events.EffectState{events.EffectInDoubt}})
+	if err != nil || len(es) != 1 {
+		t.Fatalf("in doubt: %+v, %v", es, err)
+	}
+	mustResolve(t, h, es[0].OpKey, events.EffectApplied)
+	if b := h.budget(t, runBudget(a.run)); b.Unpriced != 2 || b.Committed() != 4 {
+		t.Errorf("budget %+v", b)
+	}
+	a.want(ledger.Replay, refund(unpriced(true), call(4, 0)))
+}

@@ -33,6 +33,9 @@ func (s *Store) gates(ctx context.Context, b *beginning, e effectRow, repeat boo
 	if v := taintGate(b.in); v != nil {
 		return passage{stop: v}, nil
 	}
+	if b.in.Unpriced && b.in.RefuseUnpriced {
+		return passage{stop: refusal(ledger.DetailUnpriced, "not done: nobody knows what %s costs, and calls without a known price are refused here. Do not try again.", b.in.Tool)}, nil
+	}
 	if b.h.run.ForkEffects == ledger.ForkSimulate {
 		return passage{stop: &ledger.Verdict{Kind: ledger.Simulated}}, nil
 	}

@@ -147,11 +147,12 @@ func (s *Store) Reserve(ctx context.Context, l ledger.Lease, r ledger.Reservatio
 
 // reserveBudget is the last gate of a Begin but for the use of an approval.
 func (s *Store) reserveBudget(ctx context.Context, b *beginning) (*ledger.Verdict, error) {
-	if b.in.Reserve <= 0 || bug.On(bug.BudgetNotReserved) {
+	if b.in.Reserve <= 0 && !b.in.Unpriced || bug.On(bug.BudgetNotReserved) {
 		return nil, nil
 	}
 	_, err := s.reserve(ctx, b.tx, b.h, ledger.Reservation{
-		Attempt: b.in.Token, Amount: b.in.Reserve, RunLimit: b.in.RunLimit, What: fmt.Sprintf("%s, call %s", b.in.Tool, b.in.Call),
+		Attempt: b.in.Token, Amount: b.in.Reserve, RunLimit: b.in.RunLimit, Unpriced: b.in.Unpriced,
+		What: fmt.Sprintf("%s, call %s", b.in.Tool, b.in.Call),
 	})
 	if over := (*ledger.BudgetError)(nil); errors.As(err, &over) {
 		return refusal(ledger.DetailBudget, "%s", over.Error()), nil

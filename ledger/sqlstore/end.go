@@ -93,7 +93,9 @@ func (s *Store) settle(ctx context.Context, tx Tx, a attemptRow, out ledger.Outc
 	if err != nil {
 		return ledger.Settlement{}, err
 	}
-	if e.reserved > 0 {
+	// What was unpriced is settled by what says its cost; an effect that was priced
+	// has something to settle whatever came of it.
+	if e.reserved > 0 || out.Result.Cost != nil {
 		if err := s.settleEnd(ctx, tx, out); err != nil {
 			return ledger.Settlement{}, err
 		}
