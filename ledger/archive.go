@@ -201,6 +201,7 @@ type Store interface {
 	Watchdog
 	Maintenance
 	Unreadables
+	Relations
 	// Migrate brings the schema to this build's version and says what it applied.
 	Migrate(ctx context.Context) ([]string, error)
 	// Check returns [ErrSchema] if the schema does not fit, [ErrUnavailable] if it cannot be asked.

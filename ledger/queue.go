@@ -38,14 +38,18 @@ type QueueStats struct {
 	// claimed, OldestLease since when the run that is held longest has been
 	// running, LapsedLease since when the lease that lapsed first has been over; zero = none.
 	OldestDue, OldestLease, LapsedLease time.Time
-	Limit                               QueueLimit
-	Paused                              Pause
+	// Started counts the starts that the rate counts now. NextStart is when one of
+	// them stops counting; zero while the rate allows a start, or there is none.
+	Started   int64
+	NextStart time.Time
+	Limit     QueueLimit
+	Paused    Pause
 }
 
-// Act is something that a person did to a queue or a schedule. What persons do
-// to a run is an event of the run.
+// Act is something that a person did to a queue, a schedule or the ledger as a
+// whole. What persons do to a run is an event of the run.
 type Act struct {
-	Kind, Name       string // "queue" or "schedule"
+	Kind, Name       string // "queue", "schedule" or "ledger"
 	Verb, By, Detail string
 	At               time.Time
 }

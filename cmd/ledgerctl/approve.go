@@ -9,11 +9,8 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 )
 
-const whoDecides = `Who decides is not asked for: the record keeps the account that runs this command, and
-over PostgreSQL the database role that the server has authenticated.`
-
 func (a *app) approveCommand() *cobra.Command {
-	var reason string
+	var f acting
 	c := &cobra.Command{
 		Use:   "approve ID",
 		Short: "Lets one execution of a call go ahead, as ledgerctl approvals shows it",
@@ -22,15 +19,16 @@ ID is an approval's id, or the beginning or end of one (6 characters or more).
 ` + whoDecides,
 		Example: `  ledgerctl approve 5Z1K9Q --reason "order 7 was paid twice"`,
 		Args:    oneArg("an approval"),
-		RunE:    func(c *cobra.Command, args []string) error { return a.decide(c, args[0], true, reason) },
+		RunE:    func(c *cobra.Command, args []string) error { return a.decide(c, args[0], true, f) },
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	f.person(c)
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the record")
 	a.outputFlag(c, formatTable, formatJSON)
 	return c
 }
 
 func (a *app) denyCommand() *cobra.Command {
-	var reason string
+	var f acting
 	c := &cobra.Command{
 		Use:   "deny ID",
 		Short: "Refuses a call that waits for an approval; the model is told why",
@@ -40,25 +38,26 @@ ID is an approval's id, or the beginning or end of one (6 characters or more).
 		Example: `  ledgerctl deny 5Z1K9Q --reason "refunds over 1000 EUR go through accounting"`,
 		Args:    oneArg("an approval"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if reason == "" {
+			if f.reason == "" {
 				return usagef("--reason is required: the record and the model are told why")
 			}
-			return a.decide(c, args[0], false, reason)
+			return a.decide(c, args[0], false, f)
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why (required); the model reads it")
+	f.person(c)
+	c.Flags().StringVar(&f.reason, "reason", "", "why (required); the model reads it")
 	a.outputFlag(c, formatTable, formatJSON)
 	return c
 }
 
-func (a *app) decide(c *cobra.Command, id string, approve bool, reason string) error {
+func (a *app) decide(c *cobra.Command, id string, approve bool, f acting) error {
 	ctx := c.Context()
 	return a.withLedger(ctx, func(st ledger.Store) error {
 		ap, err := a.findApproval(ctx, st, id)
 		if err != nil {
 			return err
 		}
-		ap, err = st.Decide(ctx, ledger.Decision{Approval: ap.ID, Approve: approve, By: caller(), Reason: reason})
+		ap, err = st.Decide(ctx, ledger.Decision{Approval: ap.ID, Approve: approve, By: a.decider(f), Reason: f.reason})
 		if errors.Is(err, ledger.ErrDecided) || errors.Is(err, ledger.ErrEnded) {
 			return fmt.Errorf("%w (%s)", err, a.command("approvals", "--all"))
 		}

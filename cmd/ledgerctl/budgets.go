@@ -75,8 +75,8 @@ calls whose outcome nobody knows: it counts until evidence or a person settles i
 A budget counts from when it was set; one per day begins anew at 00:00 UTC.`,
 		Example: `  ledgerctl budgets
   ledgerctl budgets --open
-  ledgerctl budgets set --owner ann --limit 10.00 --per day --by ada
-  ledgerctl budgets settle 01KF0HKTV01S1D9JQ8GS4GHR5R --cost 0.01 --by ada`,
+  ledgerctl budgets set --owner ann --limit 10.00 --per day
+  ledgerctl budgets settle 01KF0HKTV01S1D9JQ8GS4GHR5R --cost 0.01`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, args []string) error { return a.budgets(c, args, f, open, p) },
 	}
@@ -211,24 +211,24 @@ func readDollars(flag, s string) (events.PicoUSD, error) {
 
 func (a *app) budgetsSetCommand() *cobra.Command {
 	var f budgetFlags
-	var limit, by string
+	var limit string
+	var act acting
 	c := &cobra.Command{
 		Use:   "set",
 		Short: "Sets what an owner, a tenant or a run may spend",
 		Long: `Sets what an owner, a run (with its retries, forks and children), or else a tenant may
 spend, in US dollars. The limit takes hold of the next call; calls under way are
-finished. A limit of none takes it away, and spending is still counted. Who set it is kept.`,
-		Example: `  ledgerctl budgets set --owner ann --limit 10.00 --by ada
-  ledgerctl budgets set --tenant acme --limit 100 --per day --by ada
-  ledgerctl budgets set --run 7W6X5Y --limit 2.50 --by ada`,
+finished. A limit of none takes it away, and spending is still counted.
+` + whoActs,
+		Example: `  ledgerctl budgets set --owner ann --limit 10.00
+  ledgerctl budgets set --tenant acme --limit 100 --per day
+  ledgerctl budgets set --run 7W6X5Y --limit 2.50`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			k := ledger.BudgetKey{Tenant: f.tenant, Kind: ledger.BudgetTenant, Period: ledger.BudgetPeriod(f.per)}
 			switch {
 			case limit == "":
 				return usagef("--limit is required: US dollars, or none")
-			case by == "":
-				return usagef("--by is required: the record says who set the limit")
 			case f.per != string(ledger.PerTotal) && f.per != string(ledger.PerDay):
 				return usagef("--per %q: want total or day", f.per)
 			case f.owner != "" && f.run != "":
@@ -236,7 +236,7 @@ finished. A limit of none takes it away, and spending is still counted. Who set 
 			case f.owner != "":
 				k.Kind, k.Name = ledger.BudgetOwner, f.owner
 			}
-			change := ledger.BudgetChange{By: by}
+			change := ledger.BudgetChange{}
 			if limit != "none" {
 				p, err := readDollars("limit", limit)
 				if err != nil {
@@ -256,6 +256,10 @@ finished. A limit of none takes it away, and spending is still counted. Who set 
 				if err := k.Check(); err != nil {
 					return usageError{err}
 				}
+				var err error
+				if change.By, err = a.actor(ctx, st, act); err != nil {
+					return err
+				}
 				change.BudgetKey = k
 				b, err := st.SetBudget(ctx, change)
 				if err != nil {
@@ -268,7 +272,7 @@ finished. A limit of none takes it away, and spending is still counted. Who set 
 	f.add(c, "default")
 	c.Flags().StringVar(&f.per, "per", string(ledger.PerTotal), "total, or day (UTC)")
 	c.Flags().StringVar(&limit, "limit", "", "US dollars, or none (required)")
-	c.Flags().StringVar(&by, "by", "", "who sets it (required)")
+	act.person(c)
 	a.outputFlag(c, formatTable, formatJSON)
 	return c
 }
@@ -291,27 +295,33 @@ func (a *app) printBudget(b ledger.Budget) error {
 }
 
 func (a *app) budgetsSettleCommand() *cobra.Command {
-	var cost, by string
+	var cost string
+	var f acting
 	c := &cobra.Command{
 		Use:   "settle ATTEMPT",
 		Short: "Says what a call cost whose outcome nobody knows",
 		Long: `Says what a call cost whose outcome nobody knows, from the provider's invoice for
-instance. ATTEMPT is what budgets --open shows. If evidence comes in later it counts instead.`,
-		Example: `  ledgerctl budgets settle 01KF0HKTV01S1D9JQ8GS4GHR5R --cost 0.01 --by ada`,
+instance. ATTEMPT is what budgets --open shows. If evidence comes in later it counts instead.
+` + whoActs,
+		Example: `  ledgerctl budgets settle 01KF0HKTV01S1D9JQ8GS4GHR5R --cost 0.01`,
 		Args:    oneArg("an attempt"),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := events.ParseID(strings.ToUpper(args[0]))
 			if err != nil {
 				return usagef("%q is no attempt: %s shows them", args[0], a.command("budgets", "--open"))
 			}
-			if cost == "" || by == "" {
-				return usagef("--cost and --by are required: US dollars, 0 if it cost nothing, and who says so")
+			if cost == "" {
+				return usagef("--cost is required: US dollars, 0 if it cost nothing")
 			}
 			actual, err := readDollars("cost", cost)
 			if err != nil {
 				return err
 			}
 			return a.withLedger(c.Context(), func(st ledger.Store) error {
+				by, err := a.actor(c.Context(), st, f)
+				if err != nil {
+					return err
+				}
 				o, err := st.SettleBy(c.Context(), id, actual, by)
 				switch {
 				case errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrSettled):
@@ -327,6 +337,6 @@ instance. ATTEMPT is what budgets --open shows. If evidence comes in later it co
 		},
 	}
 	c.Flags().StringVar(&cost, "cost", "", "US dollars (required)")
-	c.Flags().StringVar(&by, "by", "", "who says so (required)")
+	f.person(c)
 	return c
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,47 +10,25 @@ import (
 )
 
 func (a *app) cancelCommand() *cobra.Command {
-	var by, reason string
+	var f acting
 	c := &cobra.Command{
 		Use:   "cancel RUN",
 		Short: "Asks that a run be stopped",
 		Long: `Asks that a run be stopped: its worker sees it at its next heartbeat, or the next
 worker that takes the run. What has taken effect stays; a call that is running is
-let finish or ends in doubt, never silently.`,
-		Example: `  ledgerctl cancel 7W6X5Y --by ada --reason "wrong customer"`,
+let finish or ends in doubt, never silently.
+` + whoActs,
+		Example: `  ledgerctl cancel 7W6X5Y --reason "wrong customer"`,
 		Args:    oneArg("a run"),
-		RunE: func(c *cobra.Command, args []string) error {
-			if by == "" || reason == "" {
-				return usagef("--by and --reason are required: the record says who cancelled the run, and why")
+		RunE: a.onRun(&f, func(ctx context.Context, st ledger.Store, was ledger.Run, by string) (ledger.Run, string, error) {
+			r, err := st.Cancel(ctx, was.ID, by, f.reason)
+			if was.State == ledger.Cancelling {
+				return r, fmt.Sprintf("run %s is being cancelled already, asked for by %s: %s", r.ID, clean(r.CancelBy), clean(r.CancelReason)), err
 			}
-			ctx := c.Context()
-			return a.withLedger(ctx, func(st ledger.Store) error {
-				r, err := a.readRun(ctx, st, args[0])
-				if err != nil {
-					return err
-				}
-				was := r.State
-				r, err = st.Cancel(ctx, r.ID, by, reason)
-				if errors.Is(err, ledger.ErrEnded) {
-					return fmt.Errorf("%w: nothing to cancel (%s)", err, a.command("runs", "show", args[0]))
-				}
-				if err != nil {
-					return err
-				}
-				if a.output == formatJSON {
-					return a.json(a.runView(ledger.Summary{Run: r}))
-				}
-				if was == ledger.Cancelling {
-					_, err = fmt.Fprintf(a.out, "run %s is being cancelled already, asked for by %s: %s\n", r.ID, clean(r.CancelBy), clean(r.CancelReason))
-					return err
-				}
-				_, err = fmt.Fprintf(a.out, "run %s was %s and is %s now: %s\n", r.ID, was, r.State, a.command("runs", "tail", r.ID.String()))
-				return err
-			})
-		},
+			return r, fmt.Sprintf("run %s was %s and is %s now: %s", r.ID, was.State, r.State, a.command("runs", "tail", r.ID.String())), err
+		}),
 	}
-	c.Flags().StringVar(&by, "by", "", "who asks (required)")
-	c.Flags().StringVar(&reason, "reason", "", "why (required)")
+	f.add(c)
 	a.outputFlag(c, formatTable, formatJSON)
 	return c
 }

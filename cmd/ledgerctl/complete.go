@@ -18,7 +18,8 @@ type completionView struct {
 }
 
 func (a *app) completeCommand() *cobra.Command {
-	var by, output, failed string
+	var output, failed string
+	var f acting
 	var notApplied bool
 	c := &cobra.Command{
 		Use:   "complete TOKEN",
@@ -28,9 +29,10 @@ TOKEN is what the tool was given when it started the work; see ledgerctl handoff
 
 A destructive call that failed is in doubt, unless --not-applied says that it certainly
 took no effect. The same outcome twice is one outcome; another one is refused.
-Services do the same over NATS: a request on daybook.complete.`,
-		Example: `  ledgerctl complete 01KF0J315G7CD03HQK145M3AT9 --by ada --result "surveyed: 42 of 50 agree"
-  ledgerctl complete 01KF0J315G7CD03HQK145M3AT9 --by ada --failed "the printer was out of paper" --not-applied`,
+Services do the same over NATS: a request on daybook.complete.
+` + whoActs,
+		Example: `  ledgerctl complete 01KF0J315G7CD03HQK145M3AT9 --result "surveyed: 42 of 50 agree"
+  ledgerctl complete 01KF0J315G7CD03HQK145M3AT9 --failed "the printer was out of paper" --not-applied`,
 		Args: oneArg("a token"),
 		RunE: func(c *cobra.Command, args []string) error {
 			token, err := events.ParseID(args[0])
@@ -39,8 +41,6 @@ Services do the same over NATS: a request on daybook.complete.`,
 			}
 			did, didNot := c.Flags().Changed("result"), c.Flags().Changed("failed")
 			switch {
-			case by == "":
-				return usagef("--by is required: the record says who completed the call")
 			case did == didNot:
 				return usagef("say one of --result TEXT (it was done) and --failed TEXT (it was not)")
 			case didNot && failed == "":
@@ -48,7 +48,7 @@ Services do the same over NATS: a request on daybook.complete.`,
 			case notApplied && did:
 				return usagef("--not-applied goes with --failed")
 			}
-			in := ledger.Completion{Token: token, By: by, Kind: ledger.Applied, Result: events.ToolResult{Output: output}}
+			in := ledger.Completion{Token: token, Kind: ledger.Applied, Result: events.ToolResult{Output: output}}
 			if didNot {
 				in.Kind, in.Error = ledger.Unclear, events.ErrorInfo{Kind: "tool_error", Message: failed}
 				if notApplied {
@@ -56,6 +56,10 @@ Services do the same over NATS: a request on daybook.complete.`,
 				}
 			}
 			return a.withLedger(c.Context(), func(st ledger.Store) error {
+				var err error
+				if in.By, err = a.actor(c.Context(), st, f); err != nil {
+					return err
+				}
 				set, err := st.Complete(c.Context(), in)
 				if errors.Is(err, ledger.ErrNotFound) || errors.Is(err, ledger.ErrNotAwaited) {
 					return fmt.Errorf("%w (%s)", err, a.command("handoffs", "--all"))
@@ -64,7 +68,7 @@ Services do the same over NATS: a request on daybook.complete.`,
 					return err
 				}
 				if a.output == formatJSON {
-					return a.json(completionView{token, set.State, by})
+					return a.json(completionView{token, set.State, in.By})
 				}
 				text := "it is recorded as done"
 				switch set.State {
@@ -85,7 +89,7 @@ Services do the same over NATS: a request on daybook.complete.`,
 	fs.StringVar(&output, "result", "", "it was done, with this result")
 	fs.StringVar(&failed, "failed", "", "it failed, for this reason")
 	fs.BoolVar(&notApplied, "not-applied", false, "with --failed: it certainly took no effect")
-	fs.StringVar(&by, "by", "", "who says so (required)")
+	f.person(c)
 	a.outputFlag(c, formatTable, formatJSON)
 	return c
 }

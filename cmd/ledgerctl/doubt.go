@@ -161,7 +161,7 @@ func (a *app) resolvable(v effectView) string {
 func (a *app) resolveCommands(key events.Hash) []string {
 	var out []string
 	for _, verb := range []string{"--applied", "--not-applied", "--abandon"} {
-		out = append(out, a.command("resolve", shortKey(key), verb, "--by", "NAME", "--note", "TEXT"))
+		out = append(out, a.command("resolve", shortKey(key), verb, "--note", "TEXT"))
 	}
 	return out
 }

@@ -10,7 +10,8 @@ import (
 )
 
 func (a *app) eraseCommand() *cobra.Command {
-	var tenant, by string
+	var tenant string
+	var f acting
 	var yes bool
 	c := &cobra.Command{
 		Use:   "erase OWNER",
@@ -20,17 +21,22 @@ destructive tools returned, exactly, encrypted under a key of the owner; without
 read it again, and nothing of the owner's is sealed from now on. What is recorded stays:
 events, calls and costs, which were redacted before they were stored, and that the effects
 took effect, so none is made twice; a replay hands back the redacted result.
-Backups of the database still hold the key: they count as erased once they are gone.`,
-		Example: `  ledgerctl erase u-17 --tenant acme --by ada --yes`,
+Backups of the database still hold the key: they count as erased once they are gone.
+` + whoActs,
+		Example: `  ledgerctl erase u-17 --tenant acme --yes`,
 		Args:    oneArg("an owner"),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
-			case tenant == "" || by == "":
-				return usagef("--tenant and --by are required: owners are of a tenant, and the record says who erased one")
+			case tenant == "":
+				return usagef("--tenant is required: owners are of a tenant")
 			case !yes:
 				return usagef("nothing was erased: it cannot be taken back; say --yes")
 			}
 			return a.withLedger(c.Context(), func(st ledger.Store) error {
+				by, err := a.actor(c.Context(), st, f)
+				if err != nil {
+					return err
+				}
 				e, err := st.Erase(c.Context(), tenant, args[0], by)
 				if errors.Is(err, ledger.ErrNotFound) {
 					return fmt.Errorf("%w: no run of tenant %q has this owner", err, tenant)
@@ -45,7 +51,7 @@ Backups of the database still hold the key: they count as erased once they are g
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "tenant (required)")
-	c.Flags().StringVar(&by, "by", "", "who erases (required)")
+	f.person(c)
 	c.Flags().BoolVar(&yes, "yes", false, "it cannot be taken back")
 	return c
 }

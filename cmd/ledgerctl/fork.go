@@ -13,8 +13,9 @@ import (
 func (a *app) forkCommand() *cobra.Command {
 	f := runtime.Fork{}
 	var effects, note string
+	var act acting
 	c := &cobra.Command{
-		Use:   "fork RUN --from SEQ --effects replay|simulate|ask --by NAME",
+		Use:   "fork RUN --from SEQ --effects replay|simulate|ask",
 		Short: "Queues a run that begins with another one's history",
 		Long: `Queues a run that begins with the events of RUN up to SEQ and goes on from there with
 the agent, prompt and tools of today. RUN is not changed: it may go on, or have ended.
@@ -24,13 +25,14 @@ lineage has made is for --effects to say; there is no default:
   replay     it is executed
   simulate   it is not executed, and the model is told so
   ask        a person is asked to approve it
-Without --input-note, a fork from the end of a run that finished ends at once, as it did.`,
-		Example: `  ledgerctl fork 7W6X5Y --from 41 --effects replay --by ada
-  ledgerctl fork 7W6X5Y --from 41 --effects simulate --by ada --input-note "answer in French"`,
+Without --input-note, a fork from the end of a run that finished ends at once, as it did.
+` + whoActs,
+		Example: `  ledgerctl fork 7W6X5Y --from 41 --effects replay
+  ledgerctl fork 7W6X5Y --from 41 --effects simulate --input-note "answer in French"`,
 		Args: oneArg("a run"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if f.Seq == 0 || f.By == "" || effects == "" {
-				return usagef("--from, --effects and --by are required: after which event, what destructive calls do (replay, simulate or ask), and who asks")
+			if f.Seq == 0 || effects == "" {
+				return usagef("--from and --effects are required: after which event, and what destructive calls do (replay, simulate or ask)")
 			}
 			var err error
 			if f.Effects, err = ledger.ParseForkEffects(effects); err != nil {
@@ -44,12 +46,15 @@ Without --input-note, a fork from the end of a run that finished ends at once, a
 			if err != nil {
 				return err
 			}
+			if f.By, err = a.actor(ctx, st, act); err != nil {
+				return errors.Join(err, st.Close())
+			}
 			return errors.Join(a.fork(c, st, runtime.NewClient(st, red, nil), args[0], f), st.Close())
 		},
 	}
 	c.Flags().Uint64Var(&f.Seq, "from", 0, "seq of the last event that is inherited (required)")
 	c.Flags().StringVar(&effects, "effects", "", "what destructive calls do that were not made before: replay, simulate or ask (required)")
-	c.Flags().StringVar(&f.By, "by", "", "who asks (required)")
+	act.person(c)
 	c.Flags().StringVar(&f.ClientKey, "key", "", "client key: the same key with the same fork is the same run")
 	c.Flags().StringVar(&note, "input-note", "", "what the model is told where the inherited history ends")
 	a.outputFlag(c, formatTable, formatJSON)

@@ -17,9 +17,13 @@ var update = flag.Bool("update", false, "write the outputs that scripts compare 
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		// The program as it is, but for the clock that ages are counted on.
+		// The program as it is, but for the clock that ages are counted on and the
+		// account that runs it.
 		"ledgerctl": func() {
 			a := newApp(os.Stdin, os.Stdout, os.Stderr, func() time.Time { return asked })
+			if by := os.Getenv("TEST_CALLER"); by != "" {
+				a.caller = func() string { return by }
+			}
 			os.Exit(a.run(context.Background(), os.Args[1:]))
 		},
 	})
@@ -49,6 +53,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			e.Setenv("DAYBOOK_DIR", "ledger")
+			e.Setenv("TEST_CALLER", "ada")
 			return os.WriteFile(filepath.Join(dir, "ledger.db"), b, 0o600)
 		},
 	})

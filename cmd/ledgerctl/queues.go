@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -151,19 +152,18 @@ func (a *app) queueWords(v queueView) string {
 
 func (a *app) queuesLimitCommand() *cobra.Command {
 	var l ledger.QueueLimit
-	var rate, by string
+	var rate string
+	var f acting
 	c := &cobra.Command{
 		Use:   "limit QUEUE",
 		Short: "Sets all limits of a queue; what is not given is no limit",
 		Long: `Sets all limits of a queue; what is not given is no limit. They hold over all workers.
-A run that has begun counts, and is never refused: only new ones wait.`,
+A run that has begun counts, and is never refused: only new ones wait.
+` + whoActs,
 		Example: `  ledgerctl queues limit refunds --max-running 20 --max-per-key 1 --rate 100/1m
   ledgerctl queues limit refunds                # no limits any more`,
 		Args: oneArg("a queue"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if by == "" {
-				return usagef("--by is required: the record says who set the limit")
-			}
 			if l.MaxRunning < 0 || l.MaxPerKey < 0 {
 				return usagef("a limit is a number from 0 (none) up")
 			}
@@ -178,6 +178,10 @@ A run that has begun counts, and is never refused: only new ones wait.`,
 			}
 			ctx := c.Context()
 			return a.withLedger(ctx, func(st ledger.Store) error {
+				by, err := a.actor(ctx, st, f)
+				if err != nil {
+					return err
+				}
 				if err := st.LimitQueue(ctx, args[0], l, by); err != nil {
 					return err
 				}
@@ -185,7 +189,7 @@ A run that has begun counts, and is never refused: only new ones wait.`,
 				if words == "" {
 					words = "no limits"
 				}
-				_, err := fmt.Fprintf(a.out, "queue %s: %s\n", clean(args[0]), words)
+				_, err = fmt.Fprintf(a.out, "queue %s: %s\n", clean(args[0]), words)
 				return err
 			})
 		},
@@ -194,63 +198,59 @@ A run that has begun counts, and is never refused: only new ones wait.`,
 	fs.IntVar(&l.MaxRunning, "max-running", 0, "runs held at once")
 	fs.IntVar(&l.MaxPerKey, "max-per-key", 0, "runs held at once with the same concurrency key")
 	fs.StringVar(&rate, "rate", "", "starts in any time of a length, such as 10/1m")
-	fs.StringVar(&by, "by", env("USER", ""), "who sets it (default the name you are logged in under)")
+	f.person(c)
+	return c
+}
+
+// queueCommand is a command that a person does something to a queue with; what
+// do returns is printed.
+func (a *app) queueCommand(verb, short, why string, do func(ctx context.Context, st ledger.Store, queue, by, reason string) (string, error)) *cobra.Command {
+	var f acting
+	c := &cobra.Command{
+		Use:     verb + " QUEUE",
+		Short:   short,
+		Long:    short + ".\n" + whoActs,
+		Example: fmt.Sprintf("  ledgerctl queues %s refunds --reason %q", verb, why),
+		Args:    oneArg("a queue"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			ctx := c.Context()
+			return a.withLedger(ctx, func(st ledger.Store) error {
+				by, err := a.actor(ctx, st, f)
+				if err != nil {
+					return err
+				}
+				said, err := do(ctx, st, args[0], by, f.reason)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(a.out, "queue %s %s\n", clean(args[0]), said)
+				return err
+			})
+		},
+	}
+	f.add(c)
 	return c
 }
 
 func (a *app) queuesPauseCommand() *cobra.Command {
-	var f acting
-	c := &cobra.Command{
-		Use:     "pause QUEUE",
-		Short:   "Stops the starting of runs; what has begun goes on",
-		Example: `  ledgerctl queues pause refunds --by ada --reason "the provider is down"`,
-		Args:    oneArg("a queue"),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
-				return err
+	return a.queueCommand("pause", "Stops the starting of runs; what has begun goes on", "the provider is down",
+		func(ctx context.Context, st ledger.Store, queue, by, reason string) (string, error) {
+			p, done, err := st.PauseQueue(ctx, queue, by, reason)
+			if !done {
+				return fmt.Sprintf("is paused already since %s, by %s: %s", a.since(p.At), clean(p.By), clean(p.Reason)), err
 			}
-			ctx := c.Context()
-			return a.withLedger(ctx, func(st ledger.Store) error {
-				p, done, err := st.PauseQueue(ctx, args[0], f.by, f.reason)
-				switch {
-				case err != nil:
-					return err
-				case !done:
-					_, err = fmt.Fprintf(a.out, "queue %s is paused already since %s, by %s: %s\n", clean(args[0]), a.since(p.At), clean(p.By), clean(p.Reason))
-				default:
-					_, err = fmt.Fprintf(a.out, "queue %s starts nothing any more; to let it go on: %s\n", clean(args[0]), a.command("queues", "resume", args[0], "--reason", "TEXT"))
-				}
-				return err
-			})
-		},
-	}
-	f.add(c)
-	return c
+			return "starts nothing any more; to let it go on: " + a.command("queues", "resume", queue, "--reason", "TEXT"), nil
+		})
 }
 
 func (a *app) queuesResumeCommand() *cobra.Command {
-	var f acting
-	c := &cobra.Command{
-		Use:     "resume QUEUE",
-		Short:   "Lets a paused queue start runs again",
-		Example: `  ledgerctl queues resume refunds --by ada --reason "it is back"`,
-		Args:    oneArg("a queue"),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			ctx := c.Context()
-			return a.withLedger(ctx, func(st ledger.Store) error {
-				if err := st.ResumeQueue(ctx, args[0], f.by, f.reason); err != nil {
-					return err
-				}
-				_, err := fmt.Fprintf(a.out, "queue %s starts runs again\n", clean(args[0]))
-				return err
-			})
-		},
-	}
-	f.add(c)
-	return c
+	return a.queueCommand("resume", "Lets a paused queue start runs again", "it is back",
+		func(ctx context.Context, st ledger.Store, queue, by, reason string) (string, error) {
+			return "starts runs again", st.ResumeQueue(ctx, queue, by, reason)
+		})
 }
 
 func (a *app) queuesActsCommand() *cobra.Command {
@@ -260,18 +260,21 @@ func (a *app) queuesActsCommand() *cobra.Command {
 		Example: `  ledgerctl queues acts refunds`,
 		Args:    oneArg("a queue"),
 		RunE: func(c *cobra.Command, args []string) error {
-			ctx := c.Context()
-			return a.withLedger(ctx, func(st ledger.Store) error {
-				acts, err := st.Acts(ctx, "queue", args[0], 100)
-				if err != nil {
-					return err
-				}
-				return list(a, viewsOfActs(acts), actColumns(), "nobody has limited or paused it")
-			})
+			return a.listActs(c.Context(), "queue", args[0], "nobody has limited or paused it")
 		},
 	}
 	a.outputFlag(c, listFormats...)
 	return c
+}
+
+func (a *app) listActs(ctx context.Context, kind, name, none string) error {
+	return a.withLedger(ctx, func(st ledger.Store) error {
+		acts, err := st.Acts(ctx, kind, name, 100)
+		if err != nil {
+			return err
+		}
+		return list(a, viewsOfActs(acts), actColumns(), none)
+	})
 }
 
 type actView struct {

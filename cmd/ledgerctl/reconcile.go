@@ -38,7 +38,8 @@ func (a *app) withJournal(ctx context.Context, f func(ledger.Store, events.Reade
 }
 
 func (a *app) reconcileCommand() *cobra.Command {
-	var dry bool
+	var dry, acts bool
+	var f acting
 	c := &cobra.Command{
 		Use:   "reconcile",
 		Short: "Gives a restored database what its journal still knows",
@@ -53,25 +54,41 @@ Stop the workers first if you can. Doing it again changes nothing; if it is inte
 do it again. What only the database knew is lost: runs that no worker had taken,
 approvals and budgets since the backup, and what was trimmed from the journal (after
 72 hours, unless set otherwise). See docs/operations.md.
+` + whoActs + `
 
 Exit codes: 0 reconciled, or nothing was missing; 1 failed, or not everything could be
 put back; 2 wrong usage.`,
 		Example: `  ledgerctl reconcile --dry-run --postgres URL --nats nats://127.0.0.1:4222
   ledgerctl reconcile --postgres URL --nats nats://127.0.0.1:4222
+  ledgerctl reconcile --acts                # who did, and when
   ledgerctl indoubt                         # what a person must look at now`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
+			if acts {
+				return a.listActs(ctx, "ledger", "journal", "nobody has reconciled this ledger")
+			}
 			return a.withJournal(ctx, func(st ledger.Store, journal events.Reader) error {
+				by, err := a.actor(ctx, st, f)
+				if err != nil {
+					return err
+				}
 				r, err := ledger.Reconcile(ctx, st, journal, dry)
 				if err != nil {
 					return err
 				}
-				return a.printReconciled(r, dry)
+				if !dry {
+					err = st.KeepAct(ctx, ledger.Act{Kind: "ledger", Name: "journal", Verb: "reconcile", By: by, Detail: fmt.Sprintf(
+						"put back %s, %s, %s; raised the epochs of %s", plural(int64(r.Events), "event"), plural(int64(len(r.Runs)), "run"),
+						plural(int64(len(r.Effects)), "effect"), plural(r.Raised, "run"))})
+				}
+				return errors.Join(err, a.printReconciled(r, dry))
 			})
 		},
 	}
 	c.Flags().BoolVar(&dry, "dry-run", false, "only says what is missing")
+	c.Flags().BoolVar(&acts, "acts", false, "lists who reconciled it, latest first")
+	f.person(c)
 	a.journalFlag(c)
 	a.outputFlag(c, showFormats...)
 	return c

@@ -14,8 +14,9 @@ import (
 
 type resolveFlags struct {
 	applied, notApplied, abandon bool
-	by, note, result             string
+	note, result                 string
 	force                        bool
+	acting
 }
 
 // state is what the flags say; exactly one of them must.
@@ -46,9 +47,10 @@ effect goes on. OPKEY is an op key or its first 8 digits or more.
 
 --not-applied and --abandon want quiescence: no attempt can still act. --force says it
 before that, and the record says so; the effect may then happen a second time.
-The record keeps who said it and why. Late evidence is kept beside it, also against it.`,
-		Example: `  ledgerctl resolve 9f3b61c2 --applied --by ada --note "refund re_7 is in the provider's list"
-  ledgerctl resolve 9f3b61c2 --not-applied --by ada --note "not in the list, checked at 12:40"`,
+Late evidence is kept beside it, also against it.
+` + whoActs,
+		Example: `  ledgerctl resolve 9f3b61c2 --applied --note "refund re_7 is in the provider's list"
+  ledgerctl resolve 9f3b61c2 --not-applied --note "not in the list, checked at 12:40"`,
 		Args: oneArg("an op key"),
 		RunE: func(c *cobra.Command, args []string) error { return a.resolve(c.Context(), args[0], f) },
 	}
@@ -57,7 +59,7 @@ The record keeps who said it and why. Late evidence is kept beside it, also agai
 	fs.BoolVar(&f.applied, "applied", false, "it happened")
 	fs.BoolVar(&f.notApplied, "not-applied", false, "it did not happen; the call may be made again")
 	fs.BoolVar(&f.abandon, "abandon", false, "nobody will ever know; the call is never made again")
-	fs.StringVar(&f.by, "by", "", "who says so (required)")
+	f.person(c)
 	fs.StringVar(&f.note, "note", "", "how they know (required)")
 	fs.StringVar(&f.result, "result", "", "what the model is told; default a sentence that says what you said")
 	fs.BoolVar(&f.force, "force", false, "do not wait for quiescence")
@@ -70,8 +72,8 @@ func (a *app) resolve(ctx context.Context, key string, f resolveFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.by == "" || f.note == "" {
-		return usagef("--by and --note are required: the record says who resolved it, and how they knew")
+	if f.note == "" {
+		return usagef("--note is required: the record says who resolved it, and how they knew")
 	}
 	st, red, err := a.open(ctx)
 	if err != nil {
@@ -82,7 +84,11 @@ func (a *app) resolve(ctx context.Context, key string, f resolveFlags) error {
 		if err != nil {
 			return err
 		}
-		r := ledger.Resolution{OpKey: e.OpKey, State: state, By: f.by, Note: f.note, Force: f.force}
+		by, err := a.actor(ctx, st, f.acting)
+		if err != nil {
+			return err
+		}
+		r := ledger.Resolution{OpKey: e.OpKey, State: state, By: by, Note: f.note, Force: f.force}
 		if f.result != "" {
 			r.Result = toldAs(state, red.String(f.result))
 		}

@@ -27,11 +27,12 @@ type app struct {
 	out, err io.Writer
 	term     terminal // of out
 	now      func() time.Time
+	caller   func() string  // who runs the command
 	flags    *pflag.FlagSet // the persistent ones, as given
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, now func() time.Time) *app {
-	return &app{in: stdin, out: stdout, err: stderr, term: terminalOf(stdout), now: now, output: formatTable}
+	return &app{in: stdin, out: stdout, err: stderr, term: terminalOf(stdout), now: now, caller: caller, output: formatTable}
 }
 
 func (a *app) run(ctx context.Context, args []string) int {

@@ -13,7 +13,7 @@ func (a *app) runsDeadCommand() *cobra.Command {
 		Use:   "dead",
 		Short: "Lists runs that failed and that nothing tries again, newest first",
 		Example: `  ledgerctl runs dead --queue refunds
-  ledgerctl runs requeue RUN --by ada --reason "the provider is back"`,
+  ledgerctl runs requeue RUN --reason "the provider is back"`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := p.check(); err != nil {

@@ -11,15 +11,17 @@ import (
 )
 
 func (a *app) signalCommand() *cobra.Command {
-	var by, data, key string
+	var data, key string
+	var f acting
 	c := &cobra.Command{
 		Use:   "signal RUN NAME",
 		Short: "Sends a message to a run",
 		Long: `Sends a message to a run. The call that has waited longest for a signal of that name
 gets it; if none waits, the model is told before its next answer, and the next call
-that waits for that name gets it at once. --key makes it safe to send again.`,
-		Example: `  ledgerctl signal 7W6X5Y approved --by ada --data '{"limit":100}'
-  ledgerctl signal 7W6X5Y delivered --by courier --key parcel-17`,
+that waits for that name gets it at once. --key makes it safe to send again.
+` + whoActs,
+		Example: `  ledgerctl signal 7W6X5Y approved --data '{"limit":100}'
+  ledgerctl signal 7W6X5Y delivered --key parcel-17`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 || args[0] == "" || args[1] == "" {
 				return usagef("%s wants a run and the name of a signal, got %d arguments (see %s -h)", c.CommandPath(), len(args), c.CommandPath())
@@ -27,15 +29,16 @@ that waits for that name gets it at once. --key makes it safe to send again.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			switch {
-			case by == "":
-				return usagef("--by is required: the record says who sent the signal")
-			case data != "" && !json.Valid([]byte(data)):
+			if data != "" && !json.Valid([]byte(data)) {
 				return usagef("--data %q is no JSON: quote a text, as in --data '\"text\"'", data)
 			}
 			ctx := c.Context()
 			return a.withLedger(ctx, func(st ledger.Store) error {
 				r, err := a.readRun(ctx, st, args[0])
+				if err != nil {
+					return err
+				}
+				by, err := a.actor(ctx, st, f)
 				if err != nil {
 					return err
 				}
@@ -54,7 +57,7 @@ that waits for that name gets it at once. --key makes it safe to send again.`,
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&data, "data", "", "what it says, in JSON")
-	fs.StringVar(&by, "by", "", "who sends it (required)")
+	f.person(c)
 	fs.StringVar(&key, "key", "", "the same key is the same signal, however often it is sent")
 	return c
 }

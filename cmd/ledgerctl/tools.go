@@ -49,6 +49,7 @@ Runs that waited for it because it was paused are told as well.`),
 
 func (a *app) switchCommand(verb string, mode ledger.SwitchMode, short, long string) *cobra.Command {
 	change := ledger.SwitchChange{Mode: mode}
+	var f acting
 	c := &cobra.Command{
 		Use:     verb + " TOOL",
 		Short:   short,
@@ -59,7 +60,7 @@ func (a *app) switchCommand(verb string, mode ledger.SwitchMode, short, long str
 			if change.Reason == "" {
 				return usagef("--reason is required: the record says why, and so are people and models who run into it told")
 			}
-			change.Tool, change.By = args[0], caller()
+			change.Tool, change.By = args[0], a.decider(f)
 			ctx := c.Context()
 			return a.withLedger(ctx, func(st ledger.Store) error {
 				w, err := st.SetSwitch(ctx, change)
@@ -76,6 +77,7 @@ func (a *app) switchCommand(verb string, mode ledger.SwitchMode, short, long str
 			})
 		},
 	}
+	f.person(c)
 	c.Flags().StringVar(&change.Tenant, "tenant", "default", "tenant")
 	c.Flags().StringVar(&change.Reason, "reason", "", "why (required)")
 	a.outputFlag(c, formatTable, formatJSON)

@@ -33,7 +33,7 @@ func (a *app) whyParked(ctx context.Context, st ledger.Store, e *explanation, r 
 	if !r.WakeAt.IsZero() {
 		e.say("It is looked at again at %s whatever happens.", a.since(r.WakeAt))
 	}
-	e.next(a.command("cancel", r.ID.String(), "--by", "NAME", "--reason", "TEXT"), "if it shall not go on")
+	e.next(a.command("cancel", r.ID.String(), "--reason", "TEXT"), "if it shall not go on")
 	return nil
 }
 

@@ -165,7 +165,7 @@ func (sum *summary) doubts(ctx context.Context, st ledger.Store, tenant string) 
 		_ = json.Unmarshal(e.Identity, &id) // shown to a person; empty if it is something else
 		sum.Doubts = append(sum.Doubts, doubt{
 			Run: e.Run.String(), Order: id.Order,
-			Resolve: fmt.Sprintf("%s resolve %s --applied|--not-applied --by YOU --note WHY", sum.ledgerctl, e.OpKey.String()[:16]),
+			Resolve: fmt.Sprintf("%s resolve %s --applied|--not-applied --note WHY", sum.ledgerctl, e.OpKey.String()[:16]),
 		})
 	}
 	return nil

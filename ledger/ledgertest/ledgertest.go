@@ -37,6 +37,7 @@ type Store interface {
 	ledger.Watchdog
 	ledger.Maintenance
 	ledger.Unreadables
+	ledger.Relations
 }
 
 // Harness is a migrated, empty ledger and what a test may do behind its back.
@@ -76,6 +77,7 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		{"seals", sealTests},
 		{"reconcile", reconcileTests},
 		{"watchdog", watchdogTests},
+		{"relations", relationTests},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.tests {

@@ -181,8 +181,8 @@ func (s *Store) completeByChild(ctx context.Context, tx Tx, h handoffRow, run le
 
 // cancelDescendants asks every descendant of a locked run that has not ended to
 // stop. Rows are locked in the order of their ids, which is that of their making.
-func (s *Store) cancelDescendants(ctx context.Context, tx Tx, run ledger.Run, by, reason string) error {
-	rows, err := tx.Query(ctx, `
+func (s *Store) cancelDescendants(ctx context.Context, tx Tx, run ledger.Run, op operation) error {
+	below, err := readRuns(ctx, tx, `
 		WITH RECURSIVE below (id) AS (
 			SELECT r.id FROM runs r WHERE r.parent_id = $1
 			UNION SELECT r.id FROM runs r JOIN below b ON r.parent_id = b.id
@@ -192,21 +192,9 @@ func (s *Store) cancelDescendants(ctx context.Context, tx Tx, run ledger.Run, by
 	if err != nil {
 		return fmt.Errorf("look for descendants: %w", err)
 	}
-	defer rows.Close()
-	var below []ledger.Run
-	for rows.Next() {
-		r, err := scanRun(rows)
-		if err != nil {
-			return fmt.Errorf("look for descendants: %w", err)
-		}
-		below = append(below, r)
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("look for descendants: %w", err)
-	}
-	rows.Close()
 	for _, r := range below {
-		if err := s.cancelLocked(ctx, tx, r, s.cfg.IDs.Event(), by, reason); err != nil {
+		op.fact = s.cfg.IDs.Event()
+		if err := s.cancelLocked(ctx, tx, r, op); err != nil {
 			return fmt.Errorf("cancel descendant %s: %w", r.ID, err)
 		}
 	}

@@ -69,7 +69,7 @@ func lockRooms(ctx context.Context, tx Tx, lanes []*lane, begun []candidate) (ro
 			rm.less(rm.limit.MaxRunning - running)
 		}
 		if rm.limit.Rate > 0 {
-			started, err := startedSince(ctx, tx, name, now.Add(-rm.limit.Per))
+			started, _, err := startedSince(ctx, tx, name, now.Add(-rm.limit.Per))
 			if err != nil {
 				return nil, err
 			}
@@ -105,11 +105,17 @@ func lockLimits(ctx context.Context, tx Tx, names []string) (rooms, error) {
 	return out, rows.Err()
 }
 
+// holding is the condition on runs r that hold a place; since is the parameter
+// for the time from which a lapsed lease is none any more.
+func holding(since string) string {
+	return `r.lease_until > ` + since + ` AND r.state IN ('running', 'cancelling')`
+}
+
 // heldByKey counts the runs that are held, per queue and concurrency key.
 func heldByKey(ctx context.Context, tx Tx, names []string, now time.Time) (map[string]map[string]int, error) {
 	rows, err := tx.Query(ctx, `
-		SELECT queue, concurrency_key, count(*) FROM runs
-		WHERE lease_until > $1 AND state IN ('running', 'cancelling') AND `+tx.In("queue", 2)+` GROUP BY queue, concurrency_key`,
+		SELECT r.queue, r.concurrency_key, count(*) FROM runs r
+		WHERE `+holding("$1")+` AND `+tx.In("r.queue", 2)+` GROUP BY r.queue, r.concurrency_key`,
 		now.Add(-slotGrace), names)
 	if err != nil {
 		return nil, fmt.Errorf("count what is held: %w", err)
@@ -135,11 +141,13 @@ func holdsPlace(r ledger.Run, now time.Time) bool {
 	return (r.State == ledger.Running || r.State == ledger.Cancelling) && r.LeaseUntil.After(now.Add(-slotGrace))
 }
 
-func startedSince(ctx context.Context, tx Tx, name string, since time.Time) (n int, err error) {
-	if err = tx.QueryRow(ctx, `SELECT count(*) FROM queue_starts WHERE queue = $1 AND started_at > $2`, name, since).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count starts of queue %q: %w", name, err)
+// startedSince counts the starts of a queue, and says when the first was.
+func startedSince(ctx context.Context, tx Tx, name string, since time.Time) (n int, first time.Time, err error) {
+	err = tx.QueryRow(ctx, `SELECT count(*), min(started_at) FROM queue_starts WHERE queue = $1 AND started_at > $2`, name, since).Scan(&n, &first)
+	if err != nil {
+		return 0, first, fmt.Errorf("count starts of queue %q: %w", name, err)
 	}
-	return n, nil
+	return n, first, nil
 }
 
 // less lowers what is free to n.

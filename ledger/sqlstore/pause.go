@@ -9,18 +9,42 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 )
 
+// operation is what a person does to a run, as it is recorded.
+type operation struct {
+	fact       events.ID
+	by, reason string
+}
+
+// operate does f to a locked run that has not ended.
+func (s *Store) operate(ctx context.Context, verb string, id events.RunID, by, reason string, f func(context.Context, Tx, *ledger.Run, operation) error) (run ledger.Run, err error) {
+	op := operation{s.cfg.IDs.Event(), s.cfg.Redactor.String(by), s.cfg.Redactor.String(reason)}
+	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+		run, err = lockRun(ctx, tx, id)
+		if err == nil && run.State.Ended() {
+			err = fmt.Errorf("it is %s: %w", run.State, ledger.ErrEnded)
+		}
+		if err != nil {
+			return err
+		}
+		return f(ctx, tx, &run, op)
+	})
+	if err != nil {
+		return ledger.Run{}, fmt.Errorf("%s run %s: %w", verb, id, err)
+	}
+	return run, nil
+}
+
+// acted tells a run what a person did to it.
+func (s *Store) acted(ctx context.Context, tx Tx, run ledger.Run, verb string, op operation) error {
+	_, _, err := s.addFact(ctx, tx, run.ID, op.fact, events.OperatorActed{Verb: verb, By: op.by, Detail: op.reason}, run.Trace)
+	return err
+}
+
 // Pause implements ledger.Holds.
 func (s *Store) Pause(ctx context.Context, id events.RunID, by, reason string) (run ledger.Run, done bool, err error) {
-	by, reason = s.cfg.Redactor.String(by), s.cfg.Redactor.String(reason)
-	fact := s.cfg.IDs.Event()
-	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+	run, err = s.operate(ctx, "pause", id, by, reason, func(ctx context.Context, tx Tx, run *ledger.Run, op operation) error {
 		done = false
-		run, err = lockRun(ctx, tx, id)
 		switch {
-		case err != nil:
-			return err
-		case run.State.Ended():
-			return fmt.Errorf("it is %s: %w", run.State, ledger.ErrEnded)
 		case run.State == ledger.Cancelling:
 			return ledger.ErrCancelling
 		case !run.HeldAt.IsZero():
@@ -31,38 +55,26 @@ func (s *Store) Pause(ctx context.Context, id events.RunID, by, reason string) (
 			return err
 		}
 		done = true
-		return s.hold(ctx, tx, &run, fact, ledger.Pause{At: now, By: by, Reason: reason})
+		return s.hold(ctx, tx, run, op, now)
 	})
-	if err != nil {
-		return ledger.Run{}, false, fmt.Errorf("pause run %s: %w", id, err)
-	}
-	return run, done, nil
+	return run, done && err == nil, err
 }
 
 // hold holds back a locked run.
-func (s *Store) hold(ctx context.Context, tx Tx, run *ledger.Run, fact events.ID, p ledger.Pause) error {
-	run.HeldAt, run.HeldBy, run.HeldReason = p.At, p.By, p.Reason
+func (s *Store) hold(ctx context.Context, tx Tx, run *ledger.Run, op operation, now time.Time) error {
+	run.HeldAt, run.HeldBy, run.HeldReason = now, op.by, op.reason
 	err := one(tx.Exec(ctx, `UPDATE runs SET held_at = $2, held_by = $3, held_reason = $4 WHERE id = $1 AND held_at IS NULL AND state = $5 AND epoch = $6`,
-		run.ID, p.At, p.By, p.Reason, run.State, run.Epoch))
+		run.ID, now, op.by, op.reason, run.State, run.Epoch))
 	if err != nil {
 		return err
 	}
-	_, _, err = s.addFact(ctx, tx, run.ID, fact, events.OperatorActed{Verb: "pause", By: p.By, Detail: p.Reason}, run.Trace)
-	return err
+	return s.acted(ctx, tx, *run, "pause", op)
 }
 
 // Resume implements ledger.Holds.
-func (s *Store) Resume(ctx context.Context, id events.RunID, by, reason string) (run ledger.Run, err error) {
-	by, reason = s.cfg.Redactor.String(by), s.cfg.Redactor.String(reason)
-	fact := s.cfg.IDs.Event()
-	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
-		run, err = lockRun(ctx, tx, id)
-		switch {
-		case err != nil:
-			return err
-		case run.State.Ended():
-			return fmt.Errorf("it is %s: %w", run.State, ledger.ErrEnded)
-		case run.HeldAt.IsZero():
+func (s *Store) Resume(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error) {
+	return s.operate(ctx, "resume", id, by, reason, func(ctx context.Context, tx Tx, run *ledger.Run, op operation) error {
+		if run.HeldAt.IsZero() {
 			return fmt.Errorf("it is %s: %w", run.State, ledger.ErrNotPaused)
 		}
 		err := one(tx.Exec(ctx, `UPDATE runs SET held_at = NULL, held_by = '', held_reason = '', crashes = 0 WHERE id = $1 AND held_at IS NOT NULL AND epoch = $2`, id, run.Epoch))
@@ -70,14 +82,8 @@ func (s *Store) Resume(ctx context.Context, id events.RunID, by, reason string) 
 			return err
 		}
 		run.HeldAt, run.HeldBy, run.HeldReason = time.Time{}, "", ""
-		// The fact also makes a parked run claimable.
-		_, _, err = s.addFact(ctx, tx, id, fact, events.OperatorActed{Verb: "resume", By: by, Detail: reason}, run.Trace)
-		return err
+		return s.acted(ctx, tx, *run, "resume", op) // it also makes a parked run claimable
 	})
-	if err != nil {
-		return ledger.Run{}, fmt.Errorf("resume run %s: %w", id, err)
-	}
-	return run, nil
 }
 
 // byDaybook is who acts where no person does.
@@ -90,7 +96,7 @@ func (s *Store) holdCrashing(ctx context.Context, tx Tx, c candidate, now time.T
 	s.cfg.Logger.ErrorContext(ctx, "run held back: its workers die", "run", c.run.ID, "crashes", c.crashes+1, "last_worker", c.run.Worker)
 	run := c.run
 	if run.HeldAt.IsZero() {
-		if err := s.hold(ctx, tx, &run, s.cfg.IDs.Event(), ledger.Pause{At: now, By: byDaybook, Reason: why}); err != nil {
+		if err := s.hold(ctx, tx, &run, operation{s.cfg.IDs.Event(), byDaybook, why}, now); err != nil {
 			return err
 		}
 	}

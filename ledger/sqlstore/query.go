@@ -312,27 +312,9 @@ func (s *Store) ModelCalls(ctx context.Context, run events.RunID) (list []ledger
 }
 
 // Waiting implements ledger.Queries.
-func (s *Store) Waiting(ctx context.Context, opKey events.Hash) (list []ledger.Run, err error) {
-	err = s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
-		list = nil
-		rows, err := tx.Query(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.state = 'parked' AND r.park_key = $1 AND r.park_key IS NOT NULL ORDER BY r.id`, opKey)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			r, err := scanRun(rows)
-			if err != nil {
-				return err
-			}
-			list = append(list, r)
-		}
-		return rows.Err()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list runs that wait for effect %s: %w", opKey, err)
-	}
-	return list, nil
+func (s *Store) Waiting(ctx context.Context, opKey events.Hash) ([]ledger.Run, error) {
+	return s.listRuns(ctx, fmt.Sprintf("runs that wait for effect %s", opKey),
+		`SELECT `+runColumns+` FROM runs r WHERE r.state = 'parked' AND r.park_key = $1 AND r.park_key IS NOT NULL ORDER BY r.id`, opKey)
 }
 
 // Pending implements ledger.Queries.

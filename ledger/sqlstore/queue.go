@@ -13,6 +13,7 @@ import (
 const (
 	actQueue    = "queue"
 	actSchedule = "schedule"
+	actLedger   = "ledger"
 )
 
 // LimitQueue implements ledger.Queues.
@@ -166,6 +167,9 @@ func (s *Store) QueueStats(ctx context.Context, name string) (stats []ledger.Que
 			if err := f(ctx, tx, name, now, at); err != nil {
 				return err
 			}
+		}
+		if err := countStarts(ctx, tx, now, byQueue); err != nil {
+			return err
 		}
 		stats = sortedStats(byQueue)
 		return nil

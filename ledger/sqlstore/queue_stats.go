@@ -142,3 +142,22 @@ func countDead(ctx context.Context, tx Tx, name string, _ time.Time, at statsOf)
 		return nil
 	})
 }
+
+// countStarts fills in how much of the queues' rates is used.
+func countStarts(ctx context.Context, tx Tx, now time.Time, byQueue map[string]*ledger.QueueStats) error {
+	for name, st := range byQueue {
+		l := st.Limit
+		if l.Rate == 0 {
+			continue
+		}
+		n, first, err := startedSince(ctx, tx, name, now.Add(-l.Per))
+		if err != nil {
+			return err
+		}
+		st.Started = int64(n)
+		if n >= l.Rate {
+			st.NextStart = first.Add(l.Per)
+		}
+	}
+	return nil
+}

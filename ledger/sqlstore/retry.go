@@ -55,7 +55,6 @@ func (s *Store) tryAgain(ctx context.Context, tx Tx, h holder, end ledger.Ending
 	due := events.Timestamp(h.now.Add(retryWait(end.Retry, run.Attempt)))
 	switch {
 	case end.StoppedBy != events.StoppedByError, run.Attempt >= most, run.State == ledger.Cancelling,
-		!run.ForkOf.IsZero(), // it began with another one's history, which an attempt from the start would lack
 		!run.Deadline.IsZero() && !due.Before(run.Deadline):
 		return events.RunID{}, h.now, nil
 	}
@@ -64,15 +63,18 @@ func (s *Store) tryAgain(ctx context.Context, tx Tx, h holder, end ledger.Ending
 }
 
 // nextAttempt queues a run that tries a locked one again, from the beginning
-// and in the same lineage: what took effect is replayed.
+// and in the same lineage: what took effect is replayed. That of a fork begins
+// with the same inherited history, and does with effects what the fork does.
 func (s *Store) nextAttempt(ctx context.Context, tx Tx, run ledger.Run, most int, now, due time.Time) (events.RunID, error) {
 	id := s.cfg.IDs.Run()
 	for _, key := range attemptKeys(run, id) {
 		n, err := tx.Exec(ctx, `
 			INSERT INTO runs (id, tenant, queue, agent, owner, session_id, root_id, parent_id, client_key, input_mac, input,
-				requires, priority, trace, created_at, due_at, deadline_at, state, concurrency_key, attempt, max_attempts, retry_of, schedule)
+				requires, priority, trace, created_at, due_at, deadline_at, state, concurrency_key, attempt, max_attempts, retry_of, schedule,
+				fork_of, fork_seq, fork_effects)
 			SELECT $1, r.tenant, r.queue, r.agent, r.owner, r.session_id, r.root_id, r.parent_id, $2, r.input_mac, r.input,
-				r.requires, r.priority, r.trace, $3, $4, r.deadline_at, 'queued', r.concurrency_key, r.attempt + 1, $5, r.id, r.schedule
+				r.requires, r.priority, r.trace, $3, $4, r.deadline_at, 'queued', r.concurrency_key, r.attempt + 1, $5, r.id, r.schedule,
+				r.fork_of, r.fork_seq, r.fork_effects
 			FROM runs r WHERE r.id = $6
 			ON CONFLICT (tenant, client_key) DO NOTHING`,
 			id, key, now, due, most, run.ID)
@@ -95,10 +97,7 @@ func attemptKeys(run ledger.Run, id events.RunID) []string {
 }
 
 // Dead implements ledger.DeadLetters.
-func (s *Store) Dead(ctx context.Context, f ledger.DeadFilter) (out []ledger.Run, err error) {
-	if f.Limit <= 0 {
-		f.Limit = 100
-	}
+func (s *Store) Dead(ctx context.Context, f ledger.DeadFilter) ([]ledger.Run, error) {
 	c := &condition{sql: `r.dead_at IS NOT NULL`}
 	for column, v := range map[string]string{"r.tenant": f.Tenant, "r.queue": f.Queue, "r.agent": f.Agent} {
 		if v != "" {
@@ -108,27 +107,8 @@ func (s *Store) Dead(ctx context.Context, f ledger.DeadFilter) (out []ledger.Run
 	if !f.Before.IsZero() {
 		c.sql += ` AND r.id < ` + c.at(f.Before)
 	}
-	c.sql += ` ORDER BY r.id DESC LIMIT ` + c.at(f.Limit)
-	err = s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
-		out = nil
-		rows, err := tx.Query(ctx, `SELECT `+runColumns+` FROM runs r WHERE `+c.sql, c.args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			r, err := scanRun(rows)
-			if err != nil {
-				return err
-			}
-			out = append(out, r)
-		}
-		return rows.Err()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list dead runs: %w", err)
-	}
-	return out, nil
+	c.sql += ` ORDER BY r.id DESC LIMIT ` + c.at(listed(f.Limit))
+	return s.listRuns(ctx, "dead runs", `SELECT `+runColumns+` FROM runs r WHERE `+c.sql, c.args...)
 }
 
 // Requeue implements ledger.DeadLetters.
@@ -153,8 +133,6 @@ func (s *Store) Requeue(ctx context.Context, id events.RunID, attempts int, by, 
 			return fmt.Errorf("run %s tries it again already: %w", old.Successor, ledger.ErrNotDead)
 		case old.DeadAt.IsZero():
 			return fmt.Errorf("it is %s: %w", old.State, ledger.ErrNotDead)
-		case !old.ForkOf.IsZero():
-			return fmt.Errorf("it is a fork of run %s: fork that one again: %w", old.ForkOf, ledger.ErrNotDead)
 		}
 		now, err := tx.Now(ctx)
 		if err != nil {

@@ -159,53 +159,38 @@ func stamp(t time.Time) time.Time {
 }
 
 // Cancel implements ledger.Runs.
-func (s *Store) Cancel(ctx context.Context, id events.RunID, by, reason string) (run ledger.Run, err error) {
-	by, reason = s.cfg.Redactor.String(by), s.cfg.Redactor.String(reason)
-	fact := s.cfg.IDs.Event()
-	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
-		run, err = lockRun(ctx, tx, id)
-		switch {
-		case err != nil:
-			return err
-		case run.State.Ended():
-			return fmt.Errorf("it is %s: %w", run.State, ledger.ErrEnded)
-		case run.State == ledger.Cancelling:
+func (s *Store) Cancel(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error) {
+	return s.operate(ctx, "cancel", id, by, reason, func(ctx context.Context, tx Tx, run *ledger.Run, op operation) error {
+		if run.State == ledger.Cancelling {
 			return nil // asked for already; the first request stands
 		}
-		if err := s.cancelLocked(ctx, tx, run, fact, by, reason); err != nil {
+		if err := s.cancelLocked(ctx, tx, *run, op); err != nil {
 			return err
 		}
-		if err := s.cancelDescendants(ctx, tx, run, by, reason); err != nil {
+		if err := s.cancelDescendants(ctx, tx, *run, op); err != nil {
 			return err
 		}
-		run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, id))
+		var err error
+		*run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, id))
 		return err
 	})
-	if err != nil {
-		return ledger.Run{}, fmt.Errorf("cancel run %s: %w", id, err)
-	}
-	return run, nil
 }
 
 // cancelLocked moves a locked run that has not ended to cancelling.
-func (s *Store) cancelLocked(ctx context.Context, tx Tx, run ledger.Run, fact events.ID, by, reason string) error {
+func (s *Store) cancelLocked(ctx context.Context, tx Tx, run ledger.Run, op operation) error {
 	now, err := tx.Now(ctx)
 	if err != nil {
 		return err
 	}
-	n, err := tx.Exec(ctx, `
+	err = one(tx.Exec(ctx, `
 		UPDATE runs SET state = 'cancelling', cancel_by = $2, cancel_reason = $3, cancel_at = $6,
 			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, not_before = NULL,
 			held_at = NULL, held_by = '', held_reason = ''
-		WHERE id = $1 AND state = $4 AND epoch = $5`, run.ID, by, reason, run.State, run.Epoch, now)
+		WHERE id = $1 AND state = $4 AND epoch = $5`, run.ID, op.by, op.reason, run.State, run.Epoch, now))
 	if err != nil {
 		return err
 	}
-	if n != 1 {
-		return fmt.Errorf("its row changed while it was locked: state %s, epoch %d", run.State, run.Epoch)
-	}
-	_, _, err = s.addFact(ctx, tx, run.ID, fact, events.OperatorActed{Verb: "cancel", By: by, Detail: reason}, run.Trace)
-	return err
+	return s.acted(ctx, tx, run, "cancel", op)
 }
 
 func rawJSON(b []byte) json.RawMessage { return b }

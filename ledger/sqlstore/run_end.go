@@ -65,7 +65,7 @@ func (s *Store) Finish(ctx context.Context, l ledger.Lease, p ledger.Prefix, end
 			return nil, err
 		}
 		if open > 0 {
-			if err := s.cancelDescendants(ctx, tx, h.run, "run "+h.run.ID.String(), "the run that it works for has ended"); err != nil {
+			if err := s.cancelDescendants(ctx, tx, h.run, operation{by: "run " + h.run.ID.String(), reason: "the run that it works for has ended"}); err != nil {
 				return nil, err
 			}
 			if err := s.endHandoffs(ctx, tx, h.run.ID, h.now); err != nil {

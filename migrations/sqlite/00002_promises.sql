@@ -19,6 +19,7 @@ ALTER TABLE runs ADD COLUMN fork_seq integer NOT NULL DEFAULT 0;                
 ALTER TABLE runs ADD COLUMN fork_effects text NOT NULL DEFAULT '';                  -- replay, simulate or ask
 CREATE INDEX runs_dead ON runs (id) WHERE dead_at IS NOT NULL;
 CREATE INDEX runs_children ON runs (parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX runs_forks ON runs (fork_of) WHERE fork_of IS NOT NULL;
 
 -- == Gates: approvals, switches ==
 ALTER TABLE approvals ADD COLUMN tenant text NOT NULL DEFAULT '';
@@ -165,7 +166,7 @@ CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL AND 
 -- What persons did to queues and schedules; what they did to a run is an event of the run.
 CREATE TABLE operator_acts (
     id      integer PRIMARY KEY AUTOINCREMENT,
-    kind    text NOT NULL CHECK (kind IN ('queue','schedule')),
+    kind    text NOT NULL CHECK (kind IN ('queue','schedule','ledger')),
     name    text NOT NULL,                       -- of a schedule: TENANT/NAME
     verb    text NOT NULL,
     by_whom text NOT NULL,
@@ -338,6 +339,7 @@ ALTER TABLE approvals DROP COLUMN tenant;
 
 
 -- == Runs ==
+DROP INDEX runs_forks;
 DROP INDEX runs_children;
 DROP INDEX runs_dead;
 ALTER TABLE runs DROP COLUMN fork_effects;
