@@ -20,6 +20,7 @@ var pauseTests = []conformance{
 	{"pausing and resuming twice, or what has ended", testPauseRefused},
 	{"a run that kills its workers is held back", testCrashing},
 	{"an outcome ends a row of crashes", testCrashesForgotten},
+	{"an outcome that nobody numbered ends a row of crashes once", testCrashesUnnumbered},
 }
 
 func (h Harness) pause(t tb, id events.RunID) {
@@ -209,5 +210,34 @@ func testCrashesForgotten(t *testing.T, h Harness) {
 	}
 	if tryTake(t, h, r) == nil {
 		t.Error("held back although it got on")
+	}
+}
+
+// testCrashesUnnumbered: a call ends, and no holder lives long enough to number
+// that. Found by workers whose leases lapsed under load: a run that got on was
+// held back as one that kills its workers.
+func testCrashesUnnumbered(t *testing.T, h Harness) {
+	r := submit(t, h)
+	a := take(t, h, r)
+	begun := a.want(ledger.Execute, refund(recovery(ledger.RecoveryKeyed)))
+	dieUnread := func(n int) {
+		t.Helper()
+		for i := range n {
+			b := tryTake(t, h, r)
+			if b == nil {
+				t.Fatalf("held back at the claim %d of %d", i+1, n)
+			}
+			b.crash()
+		}
+	}
+	a.crash()
+	dieUnread(8)
+	a.end(begun.Ref.Token, ledger.Applied)
+	dieUnread(11) // it counts at the first of them, and then no more
+	if b := tryTake(t, h, r); b != nil {
+		t.Fatalf("claimed again: epoch %d", b.lease.Epoch)
+	}
+	if got := h.state(t, r.ID); got.HeldBy != "daybook" {
+		t.Errorf("run %+v", got)
 	}
 }

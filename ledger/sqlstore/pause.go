@@ -112,11 +112,16 @@ const noOutcome = `('run_queued', 'run_started', 'run_resumed', 'run_parked', 'r
 	'tool_execution_started', 'tool_execution_progress', 'artifact_validation_started', 'artifact_revision_started')`
 
 // forgetCrashes ends a row of crashes: the holders before this one brought the
-// run forward.
+// run forward. What they brought may be an event or, when its holder had no time
+// to number it, a fact; one that is older than the last base was counted then.
 func forgetCrashes(ctx context.Context, tx Tx, l ledger.Lease) error {
+	const last = `FROM run_epochs p WHERE p.run_id = $1 AND p.epoch < $2 ORDER BY p.epoch DESC LIMIT 1`
 	return tx.Later(ctx, fmt.Sprintf("forget crashes of run %s", l.RunID), `
-		UPDATE runs SET crashes = 0 WHERE id = $1 AND crashes > 0 AND EXISTS (
+		UPDATE runs SET crashes = 0 WHERE id = $1 AND crashes > 0 AND (EXISTS (
 			SELECT 1 FROM events e WHERE e.run_id = $1 AND e.type NOT IN `+noOutcome+`
-			AND e.seq > coalesce((SELECT p.base_seq FROM run_epochs p WHERE p.run_id = $1 AND p.epoch < $2 ORDER BY p.epoch DESC LIMIT 1), 0))`,
+			AND e.seq > coalesce((SELECT p.base_seq `+last+`), 0))
+		OR EXISTS (
+			SELECT 1 FROM facts f WHERE f.run_id = $1 AND f.type NOT IN `+noOutcome+`
+			AND f.created_at > (SELECT p.created_at `+last+`)))`,
 		l.RunID, l.Epoch)
 }
