@@ -20,8 +20,11 @@ var packages = map[string]string{
 	"model/modeltest": "model model/scripted events redact internal/canonical",
 
 	"tools":           "events redact internal/canonical internal/fault internal/bug internal/telemetry",
-	"tools/...":       "tools events redact internal/canonical internal/fault internal/telemetry",
+	"tools/...":       "tools tools/netguard events redact internal/canonical internal/fault internal/telemetry",
 	"tools/toolstest": "tools tools/bogus events redact internal/canonical",
+	// The door to the network, for all tools that have one; see docs/decisions/0014.
+	"tools/netguard":              "",
+	"tools/netguard/netguardtest": "tools/netguard",
 
 	"loops":     "model tools events redact internal/canonical",
 	"loops/...": "loops model tools events redact internal/canonical",
@@ -74,7 +77,7 @@ const wiring = "examples/... runtime/... agents/... loops/... tools/... model/..
 // forTests is what any test may import of this module, besides what its package
 // may: servers, and the adapters that stand in for the outside world.
 const forTests = "internal/testenv/... internal/embedded internal/fault internal/canonical " +
-	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest " +
+	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/netguard/netguardtest " +
 	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite ledger/sqlstore tools/builtin migrations"
 
 // spans is where the OpenTelemetry API may be used.
@@ -104,7 +107,9 @@ var modules = map[string]string{
 	"gopkg.in/yaml.v3":                         "internal/strictyaml agents internal/arch cmd/...",
 	"github.com/spf13/cobra":                   "cmd/...",
 	"github.com/spf13/pflag":                   "cmd/...", // cobra's own flags
+	"code.dny.dev/ssrf":                        "tools/netguard",
 	"golang.org/x/mod":                         "ledger",
+	"golang.org/x/net":                         "tools/netguard tools/extract",
 	"golang.org/x/sync":                        "runtime/... events/... ledger/... tools cmd/... e2e/... bench/...",
 	"golang.org/x/time":                        "runtime/... model/...",
 
@@ -124,7 +129,7 @@ const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/ra
 	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal"
 
 // conformance is what is test code although its files are not named _test.go.
-const conformance = "events/eventstest model/modeltest tools/toolstest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
+const conformance = "events/eventstest model/modeltest tools/toolstest tools/netguard/netguardtest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
 
 // maxLines is how long a file may be that nobody generated. Review asks for 400.
 const maxLines = 600
@@ -135,10 +140,11 @@ var longFiles = map[string]string{}
 // sleeps: test file → why a test in it waits by the clock. Others poll for what
 // they wait for, or run in a synctest bubble, where sleeping costs nothing.
 var sleeps = map[string]string{
-	"internal/testenv/postgres.go": "between two looks at the connections of a database, which nothing announces",
-	"tools/effect_time_test.go":    "in a synctest bubble: a tool that is deaf to its context",
-	"bench/load.go":                "a program: it looks at a consumer's lag, which nothing announces",
-	"bench/queue.go":               "a program: it looks at the ledger, and waits for leases to lapse",
+	"internal/testenv/postgres.go":  "between two looks at the connections of a database, which nothing announces",
+	"tools/effect_time_test.go":     "in a synctest bubble: a tool that is deaf to its context",
+	"tools/netguard/limits_test.go": "in a synctest bubble: a site that is slow",
+	"bench/load.go":                 "a program: it looks at a consumer's lag, which nothing announces",
+	"bench/queue.go":                "a program: it looks at the ledger, and waits for leases to lapse",
 }
 
 // globals: "package.name" → why this package-level variable may change.
