@@ -265,17 +265,13 @@ func TestNothingReachesLoopback(t *testing.T) {
 	}()
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	allow := []string{"127.0.0.1:" + port, "localhost:" + port, "site.example.com:" + port, "[::1]:" + port}
-	for _, env := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
-		t.Setenv(env, "http://127.0.0.1:"+port)
-	}
 	in := netguardtest.New(t)
 	in.Resolve("site.example.com", []netip.Addr{netip.MustParseAddr("127.0.0.1")})
-	in.Resolve("elsewhere.example.com")
-	c, err := netguard.New(netguard.Policy{Allow: append(allow, "elsewhere.example.com"), Net: netguard.Net{Lookup: in.Net().Lookup}})
+	c, err := netguard.New(netguard.Policy{Allow: allow, Net: netguard.Net{Lookup: in.Net().Lookup}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, host := range append(allow, "elsewhere.example.com") {
+	for _, host := range allow {
 		if _, err := c.Do(t.Context(), netguard.Request{URL: "https://" + host + "/"}); err == nil {
 			t.Errorf("%s was reached", host)
 		}
