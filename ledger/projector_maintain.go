@@ -32,11 +32,14 @@ func (p *Projector) compare(ctx context.Context) error {
 		return nil
 	}
 	return p.retry(ctx, "compare the database with the journal", func(ctx context.Context) error {
-		return compareOnce(ctx, keeper, reader)
+		return CompareJournal(ctx, keeper, reader)
 	})
 }
 
-func compareOnce(ctx context.Context, keeper Rollbacks, reader events.Reader) error {
+// CompareJournal compares the database with how far the journal is confirmed. An
+// error says that they could not be compared, or, as a [RollbackError], that the
+// database went back in time.
+func CompareJournal(ctx context.Context, keeper Rollbacks, reader events.Reader) error {
 	at, err := reader.Position(ctx)
 	if err != nil {
 		return err
@@ -55,7 +58,7 @@ func (p *Projector) maintain(ctx context.Context) {
 	said := map[string]time.Time{}
 	for ctx.Err() == nil {
 		if reader, ok := p.consumer.(events.Reader); ok {
-			_ = compareOnce(ctx, keeper, reader) // whoever projects hears of it, too
+			_ = CompareJournal(ctx, keeper, reader) // whoever projects hears of it, too
 		}
 		now := p.cfg.Now()
 		if now.Sub(kept) >= p.cfg.MaintainEvery {

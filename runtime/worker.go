@@ -55,10 +55,15 @@ type CatchUp func(ctx context.Context, worker string) error
 type Config struct {
 	// Name identifies the worker in leases and as its journal subject:
 	// letters, digits, - and _. Default: host, process id and a random part.
-	Name     string
-	Ledger   Ledger
-	Journal  events.Journal
-	CatchUp  CatchUp
+	Name    string
+	Ledger  Ledger
+	Journal events.Journal
+	CatchUp CatchUp
+	// Compare says whether the database is as new as the journal, as
+	// [ledger.CompareJournal] does. No run is claimed before it has returned nil; it
+	// is asked until it does. Nil compares nothing: then only a projector finds out
+	// that the database was restored.
+	Compare  func(ctx context.Context) error
 	Redactor *redact.Redactor
 	// Secrets resolves secret:// handles at the last moment; nil = none registered.
 	Secrets tools.Secrets
@@ -305,11 +310,29 @@ func (w *Worker) Run(ctx context.Context) error {
 		defer close(beats)
 		w.heartbeats(stopBeats)
 	}()
+	w.compare(ctx)
 	w.claims(ctx, hints)
 	w.shutdown()
 	close(stopBeats)
 	<-beats
 	return nil
+}
+
+// compare returns when the database is known to be as new as its journal, or ctx
+// has ended.
+func (w *Worker) compare(ctx context.Context) {
+	if w.cfg.Compare == nil {
+		return
+	}
+	for failures := 1; ctx.Err() == nil; failures++ {
+		err := w.cfg.Compare(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		wait := backoff(failures, w.cfg.Random)
+		w.log.Warn("no run is claimed before the database was compared with its journal", "again in", wait, "error", w.cfg.Redactor.Error(err))
+		_ = sleep(ctx, wait) // ctx is looked at above
+	}
 }
 
 // claims takes runs while there is room, until ctx ends.
