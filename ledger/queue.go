@@ -71,6 +71,9 @@ type Queues interface {
 	Acts(ctx context.Context, kind, name string, limit int) ([]Act, error)
 }
 
+// ByDaybook is who acts where no person does: it holds back a run whose workers die.
+const ByDaybook = "daybook"
+
 // Holds stop and restart single runs.
 type Holds interface {
 	// Pause holds a run back and inserts the fact operator_acted. A run that is

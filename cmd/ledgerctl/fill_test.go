@@ -161,6 +161,10 @@ func (h *holder) begin(call events.CallID, order int, timeout time.Duration) led
 	if h.run.SessionID == "" {
 		in.Scope = ledger.ScopeRun
 	}
+	return h.beginAs(in)
+}
+
+func (h *holder) beginAs(in ledger.Intent) ledger.Verdict {
 	v, err := h.f.st.Begin(h.f.ctx, h.lease, h.prefix, in)
 	h.done(err)
 	if v.Fact != nil {
@@ -194,18 +198,22 @@ func (h *holder) finish(p events.Payload, e ledger.Ending) {
 	h.done(h.f.st.Finish(h.f.ctx, h.lease, h.prefix, e))
 }
 
-// fill writes the ledger into dir.
-func fill(dir string) (err error) {
+// fill writes the ledger of the scripts into dir.
+func fill(dir string) error { return fillWith(dir, sqlstore.Config{}, (*filler).fill) }
+
+// fillWith makes a ledger in dir and lets write fill it.
+func fillWith(dir string, cfg sqlstore.Config, write func(*filler)) (err error) {
 	f := &filler{ctx: context.Background(), seal: redact.New(redact.Config{}), now: began}
 	now := func() time.Time { return f.now }
 	f.ids = events.NewIDs(now, rand.NewChaCha8([32]byte{7}))
-	f.st, err = sqlite.Open(f.ctx, sqlite.Config{Path: filepath.Join(dir, "ledger.db"), Now: now, Store: sqlstore.Config{Redactor: f.seal, IDs: f.ids}})
+	cfg.Redactor, cfg.IDs = f.seal, f.ids
+	f.st, err = sqlite.Open(f.ctx, sqlite.Config{Path: filepath.Join(dir, "ledger.db"), Now: now, Store: cfg})
 	if err != nil {
 		return err
 	}
 	_, err = f.st.Migrate(f.ctx)
 	f.check(err)
-	f.fill()
+	write(f)
 	// What barriers wrote is folded as the projector does it.
 	f.now = f.now.Add(time.Minute)
 	for {

@@ -48,8 +48,10 @@ func viewOfQueue(s ledger.QueueStats) queueView {
 	}
 	if s.Limit.Rate > 0 {
 		per := s.Limit.Per.String()
-		if strings.HasSuffix(per, "m0s") { // "1h0m0s" stays readable
-			per = strings.TrimSuffix(per, "0s")
+		for _, zero := range []string{"0s", "0m"} { // 1h0m0s is 1h, and 30s stays
+			if cut := strings.TrimSuffix(per, zero); strings.HasSuffix(cut, "m") || strings.HasSuffix(cut, "h") {
+				per = cut
+			}
 		}
 		v.Rate = fmt.Sprintf("%d/%s", s.Limit.Rate, per)
 	}

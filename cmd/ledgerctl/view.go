@@ -40,6 +40,13 @@ type leaseView struct {
 	Lapsed bool      `json:"lapsed"`
 }
 
+// holdView says who holds a run back.
+type holdView struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+}
+
 type cancelView struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
@@ -81,7 +88,14 @@ type runView struct {
 	Root      events.RunID     `json:"root,omitzero"`
 	Parent    events.RunID     `json:"parent,omitzero"`
 	ForkOf    *forkView        `json:"fork_of,omitempty"`
+	Attempt   int              `json:"attempt,omitempty"`
+	Attempts  int              `json:"max_attempts,omitempty"` // 0 = as its agent says
+	RetryOf   events.RunID     `json:"retry_of,omitzero"`
+	RetriedAs events.RunID     `json:"retried_as,omitzero"`
+	DeadSince time.Time        `json:"dead_since,omitzero"`
+	Schedule  string           `json:"schedule,omitempty"`
 	ClientKey string           `json:"client_key"`
+	LimitKey  string           `json:"concurrency_key,omitempty"`
 	CreatedAt time.Time        `json:"created_at"`
 	DueAt     time.Time        `json:"due_at,omitzero"`
 	Deadline  time.Time        `json:"deadline,omitzero"`
@@ -90,6 +104,7 @@ type runView struct {
 	Lease     *leaseView       `json:"lease,omitempty"`
 	WaitsFor  *waitView        `json:"waits_for,omitempty"`
 	Cancel    *cancelView      `json:"cancel,omitempty"`
+	Paused    *holdView        `json:"paused,omitempty"`
 	StoppedBy events.StoppedBy `json:"stopped_by,omitempty"`
 	EndedAt   time.Time        `json:"ended_at,omitzero"`
 	Result    json.RawMessage  `json:"result,omitempty"`
@@ -108,6 +123,11 @@ func (a *app) runView(s ledger.Summary) runView {
 			Repeated: s.Repeated, Blocked: s.Blocked, InDoubt: s.Doubtful, Resumes: s.Resumes, InputTokens: s.InputTokens,
 			OutputTokens: s.OutputTokens, Cost: dollars{s.Cost}, Unpriced: s.Unpriced, Unmeasured: s.Unmeasured,
 		},
+	}
+	v.Attempt, v.Attempts, v.RetryOf, v.RetriedAs, v.DeadSince = s.Attempt, s.MaxAttempts, s.RetryOf, s.Successor, s.DeadAt
+	v.Schedule, v.LimitKey = s.Schedule, s.ConcurrencyKey
+	if !s.HeldAt.IsZero() {
+		v.Paused = &holdView{s.HeldBy, s.HeldReason, s.HeldAt}
 	}
 	if s.Root != s.ID {
 		v.Root = s.Root

@@ -13,13 +13,25 @@ import (
 )
 
 // explanation says in sentences why a run or a call is where it is, and what
-// can be done next.
+// can be done next. Below them is the same in fields, for scripts.
 type explanation struct {
 	Run   events.RunID `json:"run"`
 	Call  string       `json:"call,omitempty"`
 	State string       `json:"state"`
 	Why   []string     `json:"why"`
 	Next  []next       `json:"next"`
+
+	Details   *runView       `json:"details,omitempty"`   // of the run, without its input
+	Handoffs  []handoffView  `json:"handoffs,omitempty"`  // awaited
+	Children  []relativeView `json:"children,omitempty"`  // that did not finish
+	Approvals []approvalView `json:"approvals,omitempty"` // that nobody has decided
+	Switches  []switchView   `json:"switches,omitempty"`  // that stop the run
+	Queue     *queueView     `json:"queue,omitempty"`     // of a run that waits in it
+	Holders   []relativeView `json:"holders,omitempty"`   // of its places, if it has none left
+	Budgets   []budgetView   `json:"budgets,omitempty"`   // that bound the run
+	Effects   []effectView   `json:"effects,omitempty"`   // in doubt, or with something wrong
+	Pending   []factView     `json:"pending,omitempty"`
+	Problem   string         `json:"unreadable,omitempty"`
 }
 
 // next is a line to type, and what it is for.
@@ -45,8 +57,11 @@ func (a *app) whyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why RUN | RUN/t1.c0",
 		Short: "Says in plain sentences why a run or a tool call is where it is",
+		Long: `Says in plain sentences why a run or a tool call is where it is: what is, since when, by
+whom, and what to type. -o json gives the sentences, and the same in fields.`,
 		Example: `  ledgerctl why 7W6X5Y
-  ledgerctl why 7W6X5Y/t1.c0`,
+  ledgerctl why 7W6X5Y/t1.c0
+  ledgerctl why 7W6X5Y -o json | jq .handoffs`,
 		Args: oneArg("a run or a call"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
@@ -94,24 +109,22 @@ func (a *app) whyRun(ctx context.Context, st ledger.Store, name string) (explana
 	if err != nil {
 		return explanation{}, err
 	}
-	e := explanation{Run: s.ID, State: string(s.State), Next: []next{}}
-	switch s.State {
-	case ledger.Queued:
-		a.whyQueued(&e, s.Run)
-	case ledger.Running:
-		a.whyRunning(&e, s.Run)
-	case ledger.Cancelling:
-		a.whyCancelling(&e, s.Run)
-	case ledger.Parked:
-		if err := a.whyParked(ctx, st, &e, s.Run); err != nil {
+	details := a.runView(s)
+	e := explanation{Run: s.ID, State: string(s.State), Next: []next{}, Details: &details, Problem: s.Unreadable}
+	if err := a.whyState(ctx, st, &e, s); err != nil {
+		return e, err
+	}
+	if !s.State.Ended() && !s.Deadline.IsZero() {
+		e.say("It is stopped at %s, whatever it does: that is its deadline.", a.since(s.Deadline))
+	}
+	for _, more := range []func(context.Context, ledger.Store, *explanation, ledger.Run) error{a.whyAgain, a.whyChildren, a.whyBudgets} {
+		if err := more(ctx, st, &e, s.Run); err != nil {
 			return e, err
 		}
-	default:
-		a.whyEnded(&e, s)
 	}
 	a.whyFork(&e, s.Run)
 	if s.Unreadable != "" {
-		e.say("No worker so far could read its history: %s. It is tried again later and later; nothing can be added to it before.", s.Unreadable)
+		e.say("No worker so far could read its history: %s. It is tried again later and later, since another build may read it; nothing can be added to it before.", s.Unreadable)
 		e.next(a.command("verify", s.ID.String()), "whether its record was changed")
 	}
 	if err := st.RolledBack(ctx); errors.Is(err, ledger.ErrRolledBack) {
@@ -121,16 +134,56 @@ func (a *app) whyRun(ctx context.Context, st ledger.Store, name string) (explana
 	if err := a.whyCalls(ctx, st, &e, s); err != nil {
 		return e, err
 	}
-	fs, err := st.Pending(ctx, s.ID)
-	if len(fs) > 0 {
-		kinds := make([]string, len(fs))
-		for i, f := range fs {
-			kinds[i] = string(f.Type)
-		}
-		e.say("%s not in the timeline yet (%s): the next worker that takes the run puts what is pending there.", are(len(fs), "fact"), strings.Join(kinds, ", "))
+	if err := a.whyPending(ctx, st, &e, s.Run); err != nil {
+		return e, err
 	}
 	e.next(a.command("runs", "show", s.ID.String()), "everything that happened")
-	return e, err
+	return e, nil
+}
+
+// whyState says what the run's state means.
+func (a *app) whyState(ctx context.Context, st ledger.Store, e *explanation, s ledger.Summary) error {
+	switch s.State {
+	case ledger.Queued:
+		return a.whyQueued(ctx, st, e, s.Run)
+	case ledger.Running:
+		e.say("Run %s of agent %s is running since %s.", s.ID, s.Agent, a.since(s.StartedAt))
+		if s.Unreadable == "" { // else its last worker gave it back
+			a.whyLease(e, s.Run)
+		}
+		if !s.HeldAt.IsZero() {
+			a.whyHeld(e, s.Run)
+			e.say("Its worker parks it after the act in hand.")
+		}
+		return a.whyHandoffs(ctx, st, e, s.Run)
+	case ledger.Cancelling:
+		a.whyCancelling(e, s.Run)
+		return nil
+	case ledger.Parked:
+		return a.whyParked(ctx, st, e, s.Run)
+	}
+	a.whyEnded(e, s)
+	return nil
+}
+
+// whyPending names facts that nobody has put into the timeline.
+func (a *app) whyPending(ctx context.Context, st ledger.Store, e *explanation, r ledger.Run) error {
+	fs, err := st.Pending(ctx, r.ID)
+	if err != nil || len(fs) == 0 {
+		return err
+	}
+	kinds := make([]string, len(fs))
+	oldest := fs[0].At
+	for i, f := range fs {
+		kinds[i] = string(f.Type)
+		if f.At.Before(oldest) {
+			oldest = f.At
+		}
+		e.Pending = append(e.Pending, newFactView(f))
+	}
+	e.say("%s not in the timeline yet (%s), the oldest since %s: the next worker that takes the run puts what is pending there.",
+		are(len(fs), "fact"), strings.Join(kinds, ", "), a.since(oldest))
+	return nil
 }
 
 // whyCancelling says who wants the run to end, and what keeps it from it.
@@ -139,6 +192,22 @@ func (a *app) whyCancelling(e *explanation, r ledger.Run) {
 	e.say("Run %s of agent %s is being cancelled: %s asked for it%s (%s). It begins nothing new, and is cancelled once its worker confirms or its lease ends.",
 		r.ID, r.Agent, r.CancelBy, at(a, r.CancelAt), orNo(r.CancelReason, "no reason given"))
 	a.whyLease(e, r)
+	if r.LeaseUntil.After(a.now()) {
+		e.say("What it waits for is worker %s: it ends the act in hand, or its lease ends.", r.Worker)
+	}
+}
+
+// whyHeld says who holds a run back. Workers that die with it are told from a
+// person who wants to look.
+func (a *app) whyHeld(e *explanation, r ledger.Run) {
+	if r.HeldBy == ledger.ByDaybook {
+		e.say("No person paused it. It is held back since %s because it seems to kill its workers: %s.", a.since(r.HeldAt), r.HeldReason)
+		e.say("Look at the log of its last worker, and at its memory. Resuming tries it once more, on any worker.")
+	} else {
+		e.say("%s paused it at %s: %s", r.HeldBy, a.since(r.HeldAt), r.HeldReason)
+	}
+	e.next(a.resumeLine(r.ID.String()), "to let it go on")
+	e.next(a.command("cancel", r.ID.String(), "--reason", "TEXT"), "if it shall not go on")
 }
 
 // whyFork says where a fork comes from and what that means for its calls.
@@ -172,61 +241,15 @@ func are(n int, one string) string {
 	return fmt.Sprintf("%d %ss are", n, one)
 }
 
-func (a *app) whyQueued(e *explanation, r ledger.Run) {
-	if r.DueAt.After(a.now()) {
-		e.say("Run %s of agent %s waits in queue %s: it is not due before %s.", r.ID, r.Agent, r.Queue, a.since(r.DueAt))
-		return
-	}
-	e.say("Run %s of agent %s waits in queue %s since %s: no worker has taken it.", r.ID, r.Agent, r.Queue, a.since(r.DueAt))
-	if len(r.Requires) > 0 {
-		e.say("Only a worker that has these tools can take it: %s.", strings.Join(r.Requires, ", "))
-	}
-	e.say("Check that a worker works on queue %s and has agent %s (runner worker -h).", r.Queue, r.Agent)
-}
-
-func (a *app) whyRunning(e *explanation, r ledger.Run) {
-	e.say("Run %s of agent %s is running.", r.ID, r.Agent)
-	a.whyLease(e, r)
-}
-
 // whyLease says who may act for a run at the moment.
 func (a *app) whyLease(e *explanation, r ledger.Run) {
 	switch {
 	case r.LeaseUntil.IsZero():
 		e.say("No worker holds its lease: any worker that has its tools takes it at its next look at the queue.")
 	case r.LeaseUntil.After(a.now()):
-		e.say("Worker %s holds its lease (epoch %d) until %s, and extends it while it lives.", r.Worker, r.Epoch, stamp(r.LeaseUntil))
+		e.say("Worker %s holds its lease (epoch %d) until %s, and extends it while it lives.", r.Worker, r.Epoch, a.since(r.LeaseUntil))
 		e.next(a.command("runs", "tail", r.ID.String()), "watch it")
 	default:
 		e.say("The lease of worker %s (epoch %d) ran out at %s: that worker is dead or cut off, and any other that has the run's tools takes over at its next look at the queue.", r.Worker, r.Epoch, a.since(r.LeaseUntil))
-	}
-}
-
-// stopWords say why a run ended; the keys are stored.
-func stopWords(s events.StoppedBy) string {
-	words := map[events.StoppedBy]string{
-		events.StoppedByFinish:           "the model said that it was done",
-		events.StoppedByDeclined:         "the model declined the task",
-		events.StoppedBySilent:           "the model answered without asking for another tool",
-		events.StoppedByArtifactFinished: "the validator accepted its artifact",
-		events.StoppedByArtifactFailed:   "the validator accepted none of its artifacts",
-		events.StoppedByMaxTurns:         "it used all the turns it was given",
-		events.StoppedByBudget:           "its budget was spent",
-		events.StoppedByDeadline:         "its deadline passed",
-		events.StoppedByCancelled:        "it was cancelled",
-		events.StoppedByError:            "of an error",
-	}[s]
-	return orNo(words, orNo(string(s), "no reason is recorded"))
-}
-
-func (a *app) whyEnded(e *explanation, s ledger.Summary) {
-	e.say("Run %s of agent %s %s at %s, after %s: %s (%s).", s.ID, s.Agent,
-		map[ledger.State]string{ledger.Finished: "finished", ledger.Failed: "failed", ledger.Cancelled: "was cancelled"}[s.State],
-		a.since(s.EndedAt), plural(s.Turns, "turn"), stopWords(s.StoppedBy), orNo(string(s.StoppedBy), "-"))
-	if s.CancelBy != "" {
-		e.say("%s asked for it: %s.", s.CancelBy, orNo(s.CancelReason, "no reason given"))
-	}
-	if s.Error != "" {
-		e.say("Its error: %s", s.Error)
 	}
 }

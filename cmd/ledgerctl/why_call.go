@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
@@ -32,6 +33,9 @@ func (a *app) whyCalls(ctx context.Context, st ledger.Store, e *explanation, s l
 		}
 		a.whyOne(e, v, s)
 	}
+	if err := a.whyWrong(ctx, st, e, s.ID); err != nil {
+		return err
+	}
 	for kind, n := range named {
 		if n > maxNamed {
 			e.say("And %d more that are %s (%s).", n-maxNamed, kind, a.command("calls", "list", "--run", s.ID.String()))
@@ -40,10 +44,26 @@ func (a *app) whyCalls(ctx context.Context, st ledger.Store, e *explanation, s l
 	return nil
 }
 
+// whyWrong names the effects of a run whose evidence contradicts itself.
+func (a *app) whyWrong(ctx context.Context, st ledger.Store, e *explanation, run events.RunID) error {
+	return eachEffect(ctx, st, ledger.EffectFilter{Run: run}, func(f ledger.Effect) {
+		if !f.Contradicted && !f.PossibleDuplicate {
+			return
+		}
+		v := effectView{OpKey: f.OpKey, State: f.State, Tool: f.Tool, Run: f.Run, Call: f.Call.String(), SettledBy: f.SettledBy, SettledAt: f.SettledAt, Contradicted: f.Contradicted, PossibleDuplicate: f.PossibleDuplicate, Forced: f.Forced}
+		e.Effects = append(e.Effects, v)
+		e.say("Look at call %s of %s: it counts as %s, settled by %s at %s.", f.Call, f.Tool, stateWords(f.State), f.SettledBy, a.since(f.SettledAt))
+		a.whyFlags(e, v)
+		e.next(a.command("calls", "show", callName(f.Run, f.Call)), "every attempt and what it said")
+	})
+}
+
 // whyOne is a sentence about one call of a run.
 func (a *app) whyOne(e *explanation, v callView, s ledger.Summary) {
 	name := v.Run.String() + "/" + v.Call
 	switch {
+	case v.Status == "started" && slices.ContainsFunc(e.Handoffs, func(h handoffView) bool { return h.Call == v.Call }):
+		return // said as what the run waits for
 	case v.Status == "started" && s.State.Ended():
 		e.say("Call %s of %s was started at %s and has no outcome.", v.Call, v.Tool, a.since(v.At))
 	case v.Status == "started":
@@ -87,6 +107,9 @@ func blockedWords(v callView) string {
 func (a *app) whyCall(ctx context.Context, st ledger.Store, name string) (explanation, error) {
 	r, err := a.callReport(ctx, st, name)
 	if err != nil {
+		if e, ok, aerr := a.whyNotBegun(ctx, st, name); ok || aerr != nil {
+			return e, aerr
+		}
 		return explanation{}, err
 	}
 	full := r.Run.String() + "/" + r.Call
@@ -146,13 +169,19 @@ func (a *app) whyOpen(ctx context.Context, st ledger.Store, e *explanation, full
 	f := r.EffectRow
 	switch {
 	case r.Status == "in_doubt" && f != nil && f.State == events.EffectInDoubt:
-		a.whyDoubt(e, *f)
+		if err := a.whyDoubt(ctx, st, e, *f); err != nil {
+			return err
+		}
 		for _, w := range f.Waiting {
 			e.say("Run %s waits for it.", w)
 		}
 	case r.Status == "in_doubt" && f != nil:
 		e.say("Call %s of %s was in doubt, and is decided by now: %s. Its run has not taken that in yet.", full, r.Tool, stateWords(f.State))
 	default:
+		away, err := a.whyAway(ctx, st, e, r)
+		if err != nil || away {
+			return err
+		}
 		e.say("Call %s of %s (%s) is executing: attempt %d started at %s and has not ended.", full, r.Tool, r.Effect, r.Attempt, a.since(r.StartedAt))
 		if f != nil && len(f.Attempts) > 0 {
 			e.say("It has to end by %s; else nobody can know whether it took effect.", a.since(f.Attempts[len(f.Attempts)-1].Deadline))
@@ -162,6 +191,55 @@ func (a *app) whyOpen(ctx context.Context, st ledger.Store, e *explanation, full
 		}
 	}
 	return nil
+}
+
+// whyAway explains a call that was handed off; away is whether it was.
+func (a *app) whyAway(ctx context.Context, st ledger.Store, e *explanation, r callReport) (away bool, err error) {
+	hs, err := st.Handoffs(ctx, ledger.HandoffFilter{Run: r.Run, Limit: ledger.MaxChildren})
+	if err != nil {
+		return false, err
+	}
+	for _, h := range hs {
+		if h.Call.String() != r.Call {
+			continue
+		}
+		e.Handoffs = append(e.Handoffs, viewHandoff(h))
+		if h.State == ledger.HandoffOpen {
+			return true, a.whyHandoff(ctx, st, e, h)
+		}
+		if h.State == ledger.HandoffCompleted {
+			e.say("Call %s of %s was completed from outside at %s, by %s. Its run has not taken that in yet.", h.Call, h.Tool, a.since(h.CompletedAt), h.CompletedBy)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// whyNotBegun explains a call that waits for an approval: it has not begun, so
+// there is no record of it yet. ok is whether name is such a call.
+func (a *app) whyNotBegun(ctx context.Context, st ledger.Store, name string) (e explanation, ok bool, err error) {
+	of, call, err := splitCall(name)
+	if err != nil {
+		return e, false, nil // said by whoever asked first
+	}
+	run, err := a.readRun(ctx, st, of)
+	if err != nil {
+		return e, false, nil
+	}
+	as, err := st.Approvals(ctx, ledger.ApprovalFilter{Run: run.ID, Open: true})
+	if err != nil {
+		return e, false, err
+	}
+	e = explanation{Run: run.ID, Call: call.String(), State: "approval", Next: []next{}}
+	for _, x := range as {
+		if x.Call == call {
+			ok = true
+			e.say("Call %s of %s has not begun.", callName(run.ID, call), x.Tool)
+			a.whyApproval(&e, x)
+			a.decideLines(&e, x)
+		}
+	}
+	return e, ok, nil
 }
 
 func (a *app) whyFlags(e *explanation, f effectView) {

@@ -86,9 +86,6 @@ func (s *Store) Resume(ctx context.Context, id events.RunID, by, reason string) 
 	})
 }
 
-// byDaybook is who acts where no person does.
-const byDaybook = "daybook"
-
 // holdCrashing holds back a run whose workers die: the next one would too. Its
 // row is locked. The journal's tail stays for whoever takes it after a resume.
 func (s *Store) holdCrashing(ctx context.Context, tx Tx, c candidate, now time.Time) error {
@@ -96,7 +93,7 @@ func (s *Store) holdCrashing(ctx context.Context, tx Tx, c candidate, now time.T
 	s.cfg.Logger.ErrorContext(ctx, "run held back: its workers die", "run", c.run.ID, "crashes", c.crashes+1, "last_worker", c.run.Worker)
 	run := c.run
 	if run.HeldAt.IsZero() {
-		if err := s.hold(ctx, tx, &run, operation{s.cfg.IDs.Event(), byDaybook, why}, now); err != nil {
+		if err := s.hold(ctx, tx, &run, operation{s.cfg.IDs.Event(), ledger.ByDaybook, why}, now); err != nil {
 			return err
 		}
 	}
