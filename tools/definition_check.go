@@ -38,6 +38,11 @@ var nameRule = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // namespaceMark separates a namespace from a base name.
 const namespaceMark = "__"
 
+// baseName reports whether name is one without a namespace.
+func baseName(name string) bool {
+	return nameRule.MatchString(name) && !strings.Contains(name, namespaceMark)
+}
+
 // Check returns the first fault of d as a [*DefinitionError]: name,
 // description, arguments in order, aliases, effect, trust, then the
 // declarations of the effect protocol, then the schema.

@@ -75,6 +75,7 @@ func (d *Dispatcher) destructiveTimeout(e *entry) time.Duration {
 
 // run calls the tool, with the arguments decoded before if they are still the same.
 func (e *entry) run(ctx context.Context, c *Call, inv *Invocation) (any, error) {
+	e.calls.Add(1)
 	if c.bound != nil && bytes.Equal(c.Arguments, inv.Arguments) {
 		return c.bound(ctx, inv)
 	}

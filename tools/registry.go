@@ -46,7 +46,8 @@ type entry struct {
 	destructive bool
 	probe       func(context.Context, *Invocation) (ProbeResult, error)
 	costOf      func(any) (int64, bool)
-	typed       typed // nil unless made by New
+	typed       typed    // nil unless made by New
+	calls       *counter // that reached the tool
 }
 
 // NewRegistry returns a registry of tools; two of one name are an error.
@@ -64,11 +65,12 @@ func (r *Registry) Add(tools ...Tool) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, e := range fresh {
-		same := func(other *entry) bool { return other.def.Name == e.def.Name }
-		if r.entries[e.def.Name] != nil || slices.ContainsFunc(fresh[:i], same) {
+	seen := make(map[string]bool, len(fresh))
+	for _, e := range fresh {
+		if r.entries[e.def.Name] != nil || seen[e.def.Name] {
 			return &NameError{e.def.Name, ErrDuplicateTool}
 		}
+		seen[e.def.Name] = true
 	}
 	for _, e := range fresh {
 		r.put(e)
@@ -210,7 +212,7 @@ func newEntry(t Tool) (*entry, error) {
 	}
 	e := &entry{
 		tool: t, def: d, rules: rules, destructive: d.IsDestructive(),
-		probe: proberOf(t), costOf: costerOf(t),
+		probe: proberOf(t), costOf: costerOf(t), calls: new(counter),
 	}
 	if e.typed = typedOf(t); e.typed != nil {
 		e.rules = e.typed.argumentRules()
