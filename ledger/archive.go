@@ -181,6 +181,7 @@ type Store interface {
 	Runs
 	Forks
 	Queues
+	Schedules
 	Holds
 	DeadLetters
 	Barriers

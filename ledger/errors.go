@@ -29,6 +29,8 @@ var (
 	ErrFactsPending = errors.New("facts pending: append them and decide again")
 	// ErrClientKeyConflict: the client key was used with another input.
 	ErrClientKeyConflict = errors.New("client key was used before with another input: use a new key or send the same input")
+	// ErrInvalidSchedule: it could never fire as it is; the text says what to write.
+	ErrInvalidSchedule = errors.New("invalid schedule")
 	// ErrNoSuchEvent: the archive has no unbroken history of the run up to that event.
 	ErrNoSuchEvent = errors.New("the archive does not have the run's events up to there: take an earlier one, or wait until it is recorded")
 	// ErrEnded: the run has ended.

@@ -29,6 +29,7 @@ type ClientLedger interface {
 	Resume(ctx context.Context, id events.RunID, by, reason string) (ledger.Run, error)
 	TenantKey(ctx context.Context, tenant string) ([]byte, error)
 	ledger.Signals
+	ledger.Schedules
 }
 
 // Client submits runs and asks about them. Safe for concurrent use.
@@ -92,30 +93,11 @@ func (c *Client) Submit(ctx context.Context, in Submit) (run ledger.Run, existed
 	if in.Trace == "" {
 		in.Trace = newTrace(ctx)
 	}
-	raw, err := json.Marshal(in.Input)
+	sub, err := c.submission(ctx, in)
 	if err != nil {
-		return ledger.Run{}, false, fmt.Errorf("%w: input: %w", ErrInvalidSubmit, err)
+		return ledger.Run{}, false, err
 	}
-	key, err := c.ledger.TenantKey(ctx, in.Tenant)
-	if err != nil {
-		return ledger.Run{}, false, fmt.Errorf("submit: %w", err)
-	}
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(in.Agent + "\x00"))
-	mac.Write(raw)
-	input, err := c.redactor.ForTenant(key).JSON(json.RawMessage(raw))
-	if err != nil {
-		return ledger.Run{}, false, fmt.Errorf("%w: input: %w", ErrInvalidSubmit, err)
-	}
-	if input.Len() > events.MaxDataBytes/2 {
-		return ledger.Run{}, false, fmt.Errorf("%w: input has %d bytes, at most %d: store large values outside and pass a reference", ErrInvalidSubmit, input.Len(), events.MaxDataBytes/2)
-	}
-	run, existed, err = c.ledger.Submit(ctx, ledger.Submission{
-		Tenant: in.Tenant, Queue: in.Queue, Agent: in.Agent, ClientKey: in.ClientKey, Input: input, InputMAC: mac.Sum(nil),
-		Owner: in.Owner, SessionID: in.SessionID, Requires: []string{Capability(in.Agent)}, Priority: in.Priority,
-		DueAt: in.DueAt, Deadline: in.Deadline, Trace: in.Trace, Budget: in.Budget,
-		ConcurrencyKey: in.ConcurrencyKey, MaxAttempts: in.MaxAttempts,
-	})
+	run, existed, err = c.ledger.Submit(ctx, sub)
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("submit: %w", err)
 	}
@@ -123,6 +105,34 @@ func (c *Client) Submit(ctx context.Context, in Submit) (run ledger.Run, existed
 		c.waker.Wake(in.Queue)
 	}
 	return run, existed, nil
+}
+
+// submission seals the input of what has been checked.
+func (c *Client) submission(ctx context.Context, in Submit) (ledger.Submission, error) {
+	raw, err := json.Marshal(in.Input)
+	if err != nil {
+		return ledger.Submission{}, fmt.Errorf("%w: input: %w", ErrInvalidSubmit, err)
+	}
+	key, err := c.ledger.TenantKey(ctx, in.Tenant)
+	if err != nil {
+		return ledger.Submission{}, fmt.Errorf("submit: %w", err)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(in.Agent + "\x00"))
+	mac.Write(raw)
+	input, err := c.redactor.ForTenant(key).JSON(json.RawMessage(raw))
+	if err != nil {
+		return ledger.Submission{}, fmt.Errorf("%w: input: %w", ErrInvalidSubmit, err)
+	}
+	if input.Len() > events.MaxDataBytes/2 {
+		return ledger.Submission{}, fmt.Errorf("%w: input has %d bytes, at most %d: store large values outside and pass a reference", ErrInvalidSubmit, input.Len(), events.MaxDataBytes/2)
+	}
+	return ledger.Submission{
+		Tenant: in.Tenant, Queue: in.Queue, Agent: in.Agent, ClientKey: in.ClientKey, Input: input, InputMAC: mac.Sum(nil),
+		Owner: in.Owner, SessionID: in.SessionID, Requires: []string{Capability(in.Agent)}, Priority: in.Priority,
+		DueAt: in.DueAt, Deadline: in.Deadline, Trace: in.Trace, Budget: in.Budget,
+		ConcurrencyKey: in.ConcurrencyKey, MaxAttempts: in.MaxAttempts,
+	}, nil
 }
 
 // maxAttempts bounds what a client may ask for.

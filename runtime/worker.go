@@ -37,6 +37,8 @@ type Ledger interface {
 	ledger.Budgets
 	ledger.Archive
 	ledger.Unreadables
+	// FireDue is part of ledger.Schedules.
+	FireDue(ctx context.Context, limit int) ([]ledger.Fired, error)
 }
 
 // Waker carries hints that there is work; a sweep finds whatever they miss.
@@ -84,7 +86,8 @@ type Config struct {
 	Concurrency int
 	// LeaseTTL defaults to 15 s; heartbeats go out every third of it.
 	LeaseTTL time.Duration
-	// Sweep is how often the queue is looked at without a hint. Default 1 s.
+	// Sweep is how often the queue is looked at without a hint, and how often for
+	// schedules that are due. Default 1 s.
 	Sweep time.Duration
 	// ShutdownGrace is how long acts under way may take after Run's context ended. Default 20 s.
 	ShutdownGrace time.Duration
@@ -292,7 +295,8 @@ func (w *Worker) lacks(requires []string) string {
 // Capability is what a run of an agent requires of its worker.
 func Capability(agent string) string { return "agent/" + agent }
 
-// Run works until ctx ends, then hands its runs over and returns nil. Errors
+// Run works until ctx ends, then hands its runs over and returns nil. It also
+// fires the schedules that are due, of every queue and tenant. Errors
 // of the database or the broker are logged and tried again; they never end Run.
 func (w *Worker) Run(ctx context.Context) error {
 	var hints <-chan struct{}
@@ -311,7 +315,13 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.heartbeats(stopBeats)
 	}()
 	w.compare(ctx)
+	fires := make(chan struct{})
+	go func() {
+		defer close(fires)
+		w.fires(ctx)
+	}()
 	w.claims(ctx, hints)
+	<-fires
 	w.shutdown()
 	close(stopBeats)
 	<-beats

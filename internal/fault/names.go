@@ -5,6 +5,7 @@ import "strings"
 // names lists every point there is. A point that is not in it panics when it is
 // hit, and internal/arch finds it before that.
 const names = `
+schedule.before_commit schedule.after_commit
 claim.before_commit claim.after_commit catchup.after_read epoch.after_commit
 journal.before_send journal.after_send journal.after_ack
 begin.before_send begin.after_commit

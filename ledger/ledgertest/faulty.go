@@ -209,3 +209,14 @@ func (f *Faulty) End(ctx context.Context, l ledger.Lease, p ledger.Prefix, out l
 func (f *Faulty) Resolve(ctx context.Context, r ledger.Resolution) (ledger.Settlement, error) {
 	return asked(ctx, f, "resolve", func() (ledger.Settlement, error) { return f.Store.Resolve(ctx, r) })
 }
+
+// FireDue implements ledger.Schedules. It has no faults but the cut: it is called
+// by the clock, and what a seed does must not depend on that.
+func (f *Faulty) FireDue(ctx context.Context, limit int) ([]ledger.Fired, error) {
+	select {
+	case <-f.dead:
+		return nil, away("fire")
+	default:
+		return f.Store.FireDue(ctx, limit)
+	}
+}

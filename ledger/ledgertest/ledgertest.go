@@ -17,6 +17,7 @@ type Store interface {
 	ledger.Runs
 	ledger.Forks
 	ledger.Queues
+	ledger.Schedules
 	ledger.Holds
 	ledger.DeadLetters
 	ledger.Barriers
@@ -72,6 +73,7 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		{"forks", forkTests},
 		{"budgets", budgetTests},
 		{"queue", queueTests},
+		{"schedules", scheduleTests},
 		{"pause", pauseTests},
 		{"retry", retryTests},
 		{"seals", sealTests},

@@ -74,11 +74,8 @@ func (s *Store) Submit(ctx context.Context, in ledger.Submission) (run ledger.Ru
 		id = s.cfg.IDs.Run()
 	}
 	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
-		run, existed, err = submit(ctx, tx, id, in)
-		if err != nil || existed || in.Budget == nil {
-			return err
-		}
-		return s.makeRunBudget(ctx, tx, run, *in.Budget, "submit", run.CreatedAt)
+		run, existed, err = s.submitted(ctx, tx, id, in, "submit")
+		return err
 	})
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("submit run with client key %q: %w", in.ClientKey, err)
@@ -110,6 +107,15 @@ func checkSubmission(in ledger.Submission) error {
 		return nil
 	}
 	return fmt.Errorf("submit run with client key %q: no %s", in.ClientKey, missing)
+}
+
+// submitted is submit, with the budget that the run is given by by.
+func (s *Store) submitted(ctx context.Context, tx Tx, id events.RunID, in ledger.Submission, by string) (ledger.Run, bool, error) {
+	run, existed, err := submit(ctx, tx, id, in)
+	if err != nil || existed || in.Budget == nil {
+		return run, existed, err
+	}
+	return run, false, s.makeRunBudget(ctx, tx, run, *in.Budget, by, run.CreatedAt)
 }
 
 func submit(ctx context.Context, tx Tx, id events.RunID, in ledger.Submission) (ledger.Run, bool, error) {

@@ -148,21 +148,30 @@ CREATE TABLE schedules (
     priority        integer NOT NULL DEFAULT 0,
     concurrency_key text NOT NULL DEFAULT '',
     max_attempts    integer NOT NULL DEFAULT 0,
+    budget_pico     bigint CHECK (budget_pico >= 0),   -- of each run with its retries and children; NULL = as its agent says
     missed          text NOT NULL CHECK (missed IN ('skip','once','all')),
-    catch_up        integer NOT NULL CHECK (catch_up > 0),   -- with missed = all: at most so many at once
+    catch_up        integer NOT NULL CHECK (catch_up > 0),   -- with missed = all: the last so many are made up for
+    overlap         text NOT NULL CHECK (overlap IN ('skip','allow')),
     next_at         timestamptz,                -- NULL: never again
-    last_at         timestamptz,                -- the time that fired last
+    last_at         timestamptz,                -- the last fire that made a run
     last_run        uuid,
+    skipped         bigint NOT NULL DEFAULT 0,      -- fires that made no run of their own
+    skipped_at      timestamptz,                -- when that was last noticed
+    skipped_why     text NOT NULL DEFAULT '',
     paused_at       timestamptz,
     paused_by       text NOT NULL DEFAULT '',
     paused_reason   text NOT NULL DEFAULT '',
     error           text NOT NULL DEFAULT '',    -- why it could not fire
+    error_at        timestamptz,                -- tried again a while after that
     created_by      text NOT NULL,
+    updated_by      text NOT NULL,
     created_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
     PRIMARY KEY (tenant, name)
 );
 CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL AND paused_at IS NULL;
+-- A fire looks for a run of an earlier one that has not ended.
+CREATE INDEX runs_scheduled ON runs (tenant, schedule) WHERE schedule <> '' AND state IN ('queued','running','parked','cancelling');
 
 -- What persons did to queues and schedules; what they did to a run is an event of the run.
 CREATE TABLE operator_acts (
@@ -335,6 +344,7 @@ CREATE TABLE budget_reservations (
 
 -- == Queue ==
 DROP TABLE operator_acts;
+DROP INDEX runs_scheduled;
 DROP TABLE schedules;
 DROP TABLE queue_starts;
 DROP TABLE queue_limits;
