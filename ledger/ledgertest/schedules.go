@@ -428,7 +428,9 @@ func testFireTogether(t *testing.T, h Harness) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, f := range fs {
-			made += len(f.Runs)
+			if made += len(f.Runs); f.Err != nil {
+				t.Errorf("they were in each other's way: %v", f.Err)
+			}
 		}
 	})
 	if made != 20 {
