@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/model"
 )
 
 // Schedule submits a run at the times of a cron expression. Name, Cron, and of
@@ -91,7 +90,7 @@ func (w *Worker) fires(ctx context.Context) {
 			continue
 		}
 		failures++
-		wait = max(wait, model.Backoff(failures, 0, w.cfg.Random))
+		wait = max(wait, backoff(failures, w.cfg.Random))
 		w.log.Warn("cannot fire schedules, trying again", "in", wait, "error", w.cfg.Redactor.Error(err))
 	}
 }

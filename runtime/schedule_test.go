@@ -177,7 +177,7 @@ func TestWhenSchedulesAreLookedAt(t *testing.T) {
 		w, err := runtime.NewWorker(runtime.Config{
 			Name: "w", Ledger: c, Journal: struct{ events.Journal }{}, CatchUp: func(context.Context, string) error { return nil }, Redactor: red,
 			Agents: []*agents.Agent{{Name: "a", Model: "m", Loop: "singleshot"}}, Models: map[string]model.Model{"m": scripted.Script(finish)},
-			Waker: hints, Sweep: time.Second, Random: func() float64 { return 0 }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Waker: hints, Sweep: 100 * time.Millisecond, Random: func() float64 { return 0 }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -185,15 +185,15 @@ func TestWhenSchedulesAreLookedAt(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()
-		time.Sleep(11 * time.Second)
+		time.Sleep(1100 * time.Millisecond)
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		// Away at 2 s: again after 1 s (no less than a sweep), 1 s, 2 s; then each second.
+		// Away at 200 ms: again after 100 ms (no less than a sweep), 100 ms, 200 ms; then with each sweep.
 		want := []time.Duration{0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11}
 		for i := range want {
-			want[i] *= time.Second
+			want[i] *= 100 * time.Millisecond
 		}
 		if d := cmp.Diff(want[:10], c.asked[:10]); d != "" || len(c.asked) > len(want) {
 			t.Error(d, len(c.asked))

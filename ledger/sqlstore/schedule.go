@@ -92,7 +92,7 @@ func (s *Store) PutSchedule(ctx context.Context, c ledger.Schedule, by string) (
 			verb = "make"
 		}
 		detail := fmt.Sprintf("%s %s, missed %s, overlap %s, agent %s in queue %s", c.Cron, c.TimeZone, c.Missed, c.Overlap, r.Agent, r.Queue)
-		if err := s.actAs(ctx, tx, c.ID(), verb, by, detail); err != nil {
+		if err := s.act(ctx, tx, actSchedule, c.ID().String(), verb, by, detail); err != nil {
 			return err
 		}
 		state, err = s.lockSchedule(ctx, tx, c.ID())
@@ -102,15 +102,6 @@ func (s *Store) PutSchedule(ctx context.Context, c ledger.Schedule, by string) (
 		return fail(err)
 	}
 	return state, nil
-}
-
-// actAs records what the authenticated caller did to a schedule.
-func (s *Store) actAs(ctx context.Context, tx Tx, id ledger.ScheduleID, verb, by, detail string) error {
-	role, err := roleOf(ctx, tx)
-	if err != nil {
-		return err
-	}
-	return s.act(ctx, tx, actSchedule, id.String(), verb, who(by, role), detail)
 }
 
 // Schedules implements ledger.Schedules.
@@ -168,7 +159,7 @@ func (s *Store) change(ctx context.Context, id ledger.ScheduleID, verb, by, reas
 		if err != nil || !acted {
 			return err
 		}
-		return s.actAs(ctx, tx, id, verb, by, reason)
+		return s.act(ctx, tx, actSchedule, id.String(), verb, by, reason)
 	})
 	if err != nil {
 		return fmt.Errorf("%s schedule %s: %w", verb, id, err)
