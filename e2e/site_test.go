@@ -60,7 +60,12 @@ func distributedSite(t testing.TB) *site {
 
 func distributedOn(t testing.TB, dsn string) *site {
 	t.Helper()
-	s := &site{logs: t.TempDir(), dsn: dsn, nats: testenv.StartNATSProcess(t), red: redact.New(redact.Config{})}
+	return distributedWith(t, dsn, testenv.StartNATSProcess(t))
+}
+
+func distributedWith(t testing.TB, dsn string, nats *testenv.NATSProcess) *site {
+	t.Helper()
+	s := &site{logs: t.TempDir(), dsn: dsn, nats: nats, red: redact.New(redact.Config{})}
 	var err error
 	s.store, err = postgres.Open(t.Context(), postgres.Config{DSN: s.dsn, MaxConns: 4, Store: storeConfig(s.red)})
 	if err != nil {

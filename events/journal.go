@@ -20,6 +20,10 @@ var (
 	// ErrJournalFull: the stream is full and discards new messages. The journal
 	// keeps what it was given and tries again; nothing is dropped.
 	ErrJournalFull = errors.New("journal stream is full: start a projector or raise its limits; the worker keeps its events and tries again")
+	// ErrJournalFrozen: the server could not write to the stream, and takes nothing
+	// more for it until it is restarted, also when its disk has room again. The
+	// journal keeps what it was given and tries again; nothing is dropped.
+	ErrJournalFrozen = errors.New("the stream is frozen: free space and restart the server")
 	// ErrJournalClosed: Append or Record after Close.
 	ErrJournalClosed = errors.New("journal is closed")
 	// ErrNotAccepted: ctx ended, or the journal was closed, while the journal had
@@ -43,7 +47,7 @@ type Journal interface {
 	// call are taken together or not at all. Errors: [ErrJournalClosed].
 	Append(ctx context.Context, es ...Sealed) (Receipt, error)
 	// Err returns why the journal is not getting through at the moment, such as
-	// [ErrJournalFull]; nil when it is.
+	// [ErrJournalFull] or [ErrJournalFrozen]; nil when it is.
 	Err() error
 	// Close sends what was accepted and waits for it, at most until ctx ends;
 	// then the error says how many events are not known to be stored. In any

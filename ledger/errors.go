@@ -56,6 +56,8 @@ var (
 	ErrSignalConflict = errors.New("signal key was used before with another name or data: use a new key or send the same signal")
 	// ErrUnavailable: the database could not be asked; nothing is known about the request.
 	ErrUnavailable = errors.New("ledger database unavailable: check that it runs and is reachable, the call is tried again")
+	// ErrDatabaseFull: the database found no room; it is [ErrUnavailable], too.
+	ErrDatabaseFull = errors.New("the disk of the ledger's database is full: free space, and start the server if it went down; nothing is begun meanwhile, and workers go on by themselves")
 	// ErrRolledBack: the database is older than its journal; see [RollbackError].
 	ErrRolledBack = errors.New("the ledger database is older than its journal: it was restored from a backup, or is a replica that lagged; nothing is begun until ledgerctl reconcile has run")
 	// ErrSchema: the database has not been migrated, or by a newer version.

@@ -27,12 +27,12 @@ type Maintenance interface {
 // returns an error only when ctx ends.
 func (p *Projector) compare(ctx context.Context) error {
 	reader, ok := p.consumer.(events.Reader)
-	keeper, keeps := p.store.(Rollbacks)
+	keeper, keeps := p.store.(ReconcileStore)
 	if !ok || !keeps {
 		return nil
 	}
 	return p.retry(ctx, "compare the database with the journal", func(ctx context.Context) error {
-		return CompareJournal(ctx, keeper, reader)
+		return Compare(ctx, keeper, reader)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 type stuckView struct {
@@ -33,9 +34,13 @@ ran out and nobody took over, its time came and went, what it waits for is decid
 does not exist, facts wait to be recorded, its history cannot be read, or its end is not
 in its history. A projector looks once a minute and says so in its log.
 
+With --nats it also asks whether the journal and the feed take messages: a NATS server
+whose disk was full takes none until it is restarted, also when there is room again.
+
 Exit codes: 0 none, 1 there are some, or it could not be asked, 2 wrong usage.`,
 		Example: `  ledgerctl stuck
-  ledgerctl stuck --patience 10m -o json`,
+  ledgerctl stuck --patience 10m -o json
+  ledgerctl stuck --nats nats://127.0.0.1:4222`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
@@ -45,6 +50,7 @@ Exit codes: 0 none, 1 there are some, or it could not be asked, 2 wrong usage.`,
 	c.Flags().DurationVar(&f.Patience, "patience", 2*time.Minute, "how long whatever workers do by themselves may take")
 	c.Flags().StringVar(&f.Tenant, "tenant", "", "only this tenant")
 	c.Flags().IntVar(&f.Limit, "limit", 50, "rows of each kind at most")
+	a.journalFlag(c)
 	a.outputFlag(c, listFormats...)
 	return c
 }
@@ -69,6 +75,9 @@ func (a *app) stuck(ctx context.Context, st ledger.Store, f ledger.StuckFilter) 
 		{name: "since", text: func(s stuckView) string { return a.since(s.Since) }, raw: func(s stuckView) string { return stamp(s.Since) }, keep: true},
 		{name: "why", text: func(s stuckView) string { return s.Why }, want: 60},
 	}, "no run stands still")
+	if err == nil && a.opts.NATS != "" {
+		err = system.Frozen(ctx, a.opts.NATS)
+	}
 	if err == nil && len(rows) > 0 {
 		return fmt.Errorf("%s still; %s says more", plural(int64(len(rows)), "run")+" "+map[bool]string{true: "stands", false: "stand"}[len(rows) == 1], a.command("why", "RUN"))
 	}

@@ -115,7 +115,7 @@ func run(ctx context.Context, args []string) (err error) {
 		_, err := ledger.ProjectTail(ctx, st, consumer, worker)
 		return err
 	}
-	cfg.Compare = func(ctx context.Context) error { return ledger.CompareJournal(ctx, st, consumer) }
+	cfg.Compare = func(ctx context.Context) error { return ledger.Compare(ctx, st, consumer) }
 	return work(ctx, bus, st, cfg)
 }
 

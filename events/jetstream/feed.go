@@ -111,6 +111,7 @@ func (f *Feed) Close(context.Context) error { return nil }
 func (f *Feed) publish(ctx context.Context, e events.Sealed) error {
 	m := feedMessage(e)
 	var last error
+	told := false // that the stream is frozen
 	for try := 0; ; try++ {
 		if ctx.Err() != nil {
 			return errors.Join(fmt.Errorf("publish to %s: %w", m.Subject, context.Cause(ctx)), last)
@@ -118,7 +119,8 @@ func (f *Feed) publish(ctx context.Context, e events.Sealed) error {
 		if last = f.try(ctx, try, m); last == nil {
 			return nil
 		}
-		if try == 0 {
+		if frozen := errors.Is(last, events.ErrJournalFrozen); try == 0 || frozen && !told {
+			told = frozen
 			f.bus.cfg.Logger.Warn("feed does not get through; the same event is sent again", "subject", m.Subject, "error", last)
 		}
 		delay := 20 * time.Millisecond << min(try, 6)
@@ -135,11 +137,15 @@ func (f *Feed) try(ctx context.Context, try int, m *nats.Msg) error {
 	if !f.bus.nc.IsConnected() {
 		return errDisconnected
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.bus.cfg.RequestTimeout<<min(try, 3))
+	tctx, cancel := context.WithTimeout(ctx, f.bus.cfg.RequestTimeout<<min(try, 3))
 	defer cancel()
-	_, err := f.bus.js.PublishMsg(ctx, m, jetstream.WithExpectStream(FeedStream), jetstream.WithRetryAttempts(0))
-	if err != nil && missing(err) {
-		err = errors.Join(err, f.bus.remakeStream(ctx, FeedStream, f.bus.feedConfig))
+	_, err := f.bus.js.PublishMsg(tctx, m, jetstream.WithExpectStream(FeedStream), jetstream.WithRetryAttempts(0))
+	switch {
+	case err == nil:
+	case missing(err):
+		err = errors.Join(err, f.bus.remakeStream(tctx, FeedStream, f.bus.feedConfig))
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		err = errors.Join(err, f.bus.whyFrozen(ctx, FeedStream))
 	}
 	return err
 }

@@ -74,8 +74,14 @@ func (j *Journal) send(ctx context.Context, try int, data []byte) error {
 			err = errors.Join(err, merr)
 		}
 	}
-	if full(err) {
+	switch {
+	case full(err):
 		err = fmt.Errorf("%w: %w", events.ErrJournalFull, err)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		// No answer at all: the server may be busy, or the stream frozen.
+		if why := j.bus.whyFrozen(ctx, JournalStream); why != nil {
+			err = fmt.Errorf("%w: %w", why, err)
+		}
 	}
 	return fmt.Errorf("publish to %s: %w", j.subject, err)
 }

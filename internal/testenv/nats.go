@@ -93,7 +93,14 @@ type NATSProcess struct {
 // with the test.
 func StartNATSProcess(t testing.TB) *NATSProcess {
 	t.Helper()
-	p := &NATSProcess{t: t, binary: Build(t, "internal/testenv/cmd/natsd"), store: t.TempDir()}
+	return StartNATSProcessOn(t, t.TempDir())
+}
+
+// StartNATSProcessOn is StartNATSProcess with the streams in a directory of the
+// test's own, such as a disk that can be filled.
+func StartNATSProcessOn(t testing.TB, store string) *NATSProcess {
+	t.Helper()
+	p := &NATSProcess{t: t, binary: Build(t, "internal/testenv/cmd/natsd"), store: store}
 	p.start(freeAddress(t))
 	t.Cleanup(p.Kill)
 	return p

@@ -19,7 +19,14 @@ type PostgresServer struct {
 // database.
 func StartPostgres(t testing.TB) *PostgresServer {
 	t.Helper()
-	s, err := pgserver.Start(pgserver.Config{})
+	return StartPostgresWith(t, pgserver.Config{})
+}
+
+// StartPostgresWith is StartPostgres for a server with a configuration of its
+// own, such as where its data is.
+func StartPostgresWith(t testing.TB, cfg pgserver.Config) *PostgresServer {
+	t.Helper()
+	s, err := pgserver.Start(cfg)
 	if err != nil {
 		t.Fatalf("%v; install a server (Debian: apt-get install postgresql)", err)
 	}
@@ -56,6 +63,13 @@ func (p *PostgresServer) Start() {
 	p.t.Helper()
 	p.check(p.server.Start())
 }
+
+// Running says whether the server's main process exists: a server that ran out
+// of disk ends by itself.
+func (p *PostgresServer) Running() bool { return p.server.Running() }
+
+// Log is the end of what the server wrote to its log.
+func (p *PostgresServer) Log() string { return p.server.Log() }
 
 func (p *PostgresServer) check(err error) {
 	p.t.Helper()

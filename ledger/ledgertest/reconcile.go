@@ -16,6 +16,7 @@ import (
 var reconcileTests = []conformance{
 	{"a database that went back is refused, reconciled, and knows every effect", testReconcile},
 	{"a database that nothing is missing from is left alone", testReconcileClean},
+	{"what nobody has confirmed yet shows that a database went back, before anybody works on it", testUnconfirmed},
 	{"a purged or new journal is no sign of an old database", testPurgedJournal},
 	{"an empty database beside a journal in use is refused", testEmptyDatabase},
 	{"a process that committed more than the database has refuses it", testWitness},
@@ -236,6 +237,58 @@ func testReconcile(t *testing.T, h Harness) {
 	h.wantWhole(t, events.RunID{})
 	if r := b.reconcile(false); !r.Clean() || r.Raised != 0 {
 		t.Errorf("reconciled twice: %+v", r)
+	}
+}
+
+// A projector that is behind has confirmed nothing that the restored database
+// does not have, but what it has not read yet tells of it. Without a look there
+// the runs would be taken, and their effects made again.
+func testUnconfirmed(t *testing.T, h Harness) {
+	opened := func() *actor { a := start(t, h); a.opening(); a.flush(); return a }
+	for name, lose := range map[string]func() (before, after func() *actor){
+		"an attempt": func() (before, after func() *actor) {
+			a := opened()
+			return func() *actor { return a }, func() *actor { a.refund(""); return a }
+		},
+		"an epoch": func() (before, after func() *actor) {
+			r := submit(t, h)
+			return func() *actor { return nil }, func() *actor { a := take(t, h, r); a.opening(); a.flush(); return a }
+		},
+		"a run": func() (before, after func() *actor) {
+			return func() *actor { return nil }, opened
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook(t, h)
+			before, after := lose()
+			if a := before(); a != nil {
+				b.publish(a)
+			}
+			old := h.backup(t)
+			b.publish(after())
+			guarded := func() error {
+				st := h.other()
+				st.(interface{ Guard(events.Reader) }).Guard(b.reader)
+				_, err := st.Claim(t.Context(), ledger.ClaimRequest{Worker: "w", Queues: []string{"none"}, TTL: leaseTTL})
+				return err
+			}
+			if err := guarded(); err != nil {
+				t.Fatalf("nothing is missing: %v", err)
+			}
+			old.restore(t)
+			h.Advance(2 * time.Second)
+			if err := guarded(); !errors.Is(err, ledger.ErrRolledBack) {
+				t.Fatalf("claim: %v, want %v", err, ledger.ErrRolledBack)
+			}
+			if r := b.reconcile(false); r.Clean() || r.Held == "" {
+				t.Errorf("reconciled: %+v", r)
+			}
+			h.Advance(2 * time.Second)
+			if err := guarded(); err != nil {
+				t.Errorf("after reconciling: %v", err)
+			}
+			h.wantWhole(t, events.RunID{})
+		})
 	}
 }
 

@@ -43,6 +43,8 @@ func translate(err error, closed bool) error {
 	var pe *pgconn.PgError
 	var ce *pgconn.ConnectError
 	switch {
+	case errors.As(err, &pe) && pe.Code == diskFull:
+		return unavailable(fmt.Errorf("%w: %w", ledger.ErrDatabaseFull, err))
 	case closed || errors.As(err, &ce):
 		return unavailable(err)
 	case errors.As(err, &pe) && away(pe.Code):
@@ -50,6 +52,10 @@ func translate(err error, closed bool) error {
 	}
 	return err
 }
+
+// diskFull is what PostgreSQL says when it finds no room for rows, and with its
+// last breath when it finds none for its log.
+const diskFull = "53100"
 
 // away reports whether a SQLSTATE is about the server and not the statement:
 // connection trouble, no resources, shutting down or starting, a standby, a

@@ -26,6 +26,24 @@ type tx struct {
 	clock time.Time // read right behind the last statement, which locked rows; zero = not known
 }
 
+// incarnation is where a connection keeps the moment at which its server started:
+// it is the same for the connection's whole life.
+const incarnation = "daybook incarnation"
+
+// Incarnation implements sqlstore.Incarnated.
+func (t *tx) Incarnation(ctx context.Context) (string, error) {
+	known := t.conn.Conn().PgConn().CustomData()
+	if at, ok := known[incarnation].(string); ok {
+		return at, nil
+	}
+	var at string
+	if err := t.QueryRow(ctx, `SELECT extract(epoch FROM pg_postmaster_start_time())::text`).Scan(&at); err != nil {
+		return "", fmt.Errorf("ask when the server was started: %w", err)
+	}
+	known[incarnation] = at
+	return at, nil
+}
+
 // statement is one that was put off.
 type statement struct {
 	what   string

@@ -48,7 +48,9 @@ func translate(err error) error {
 		return err
 	}
 	switch e.Code() & 0xff { // without the extended part
-	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED, codes.SQLITE_IOERR, codes.SQLITE_FULL, codes.SQLITE_CANTOPEN, codes.SQLITE_NOMEM, codes.SQLITE_PROTOCOL:
+	case codes.SQLITE_FULL:
+		return fmt.Errorf("%w: %w: %w", ledger.ErrUnavailable, ledger.ErrDatabaseFull, err)
+	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED, codes.SQLITE_IOERR, codes.SQLITE_CANTOPEN, codes.SQLITE_NOMEM, codes.SQLITE_PROTOCOL:
 		return fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
 	}
 	return err

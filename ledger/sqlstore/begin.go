@@ -27,30 +27,32 @@ func (s *Store) Begin(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 	}
 	var v ledger.Verdict
 	var refusal error // committed all the same: prefix and clean-up stand
-	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
-		v, refusal = ledger.Verdict{}, nil
-		h, err := s.lockHolder(ctx, tx, l)
-		if err != nil {
+	err = s.comparing(ctx, func() error {
+		return s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+			v, refusal = ledger.Verdict{}, nil
+			h, err := s.lockHolder(ctx, tx, l)
+			if err != nil {
+				return err
+			}
+			if err := s.refuseRolledBack(ctx, tx, h.now); err != nil {
+				return err
+			}
+			if err := s.carry(ctx, tx, l, p); err != nil {
+				return err
+			}
+			b := beginning{s: s, tx: tx, l: l, in: in, h: h}
+			if v, err = b.verdict(ctx); err == nil {
+				err = s.unseal(ctx, tx, &v)
+			}
+			if refused(err) {
+				refusal = err
+				return nil
+			}
+			if bug.On(bug.BeginNotDurable) && v.Kind == ledger.Execute {
+				return errLost
+			}
 			return err
-		}
-		if err := s.refuseRolledBack(ctx, tx, h.now); err != nil {
-			return err
-		}
-		if err := s.carry(ctx, tx, l, p); err != nil {
-			return err
-		}
-		b := beginning{s: s, tx: tx, l: l, in: in, h: h}
-		if v, err = b.verdict(ctx); err == nil {
-			err = s.unseal(ctx, tx, &v)
-		}
-		if refused(err) {
-			refusal = err
-			return nil
-		}
-		if bug.On(bug.BeginNotDurable) && v.Kind == ledger.Execute {
-			return errLost
-		}
-		return err
+		})
 	})
 	if bug.On(bug.BeginNotDurable) && errors.Is(err, errLost) {
 		err = nil

@@ -34,20 +34,22 @@ func (s *Store) Claim(ctx context.Context, r ledger.ClaimRequest) ([]ledger.Clai
 	}
 	r.Limit = max(r.Limit, 1)
 	var claims []ledger.Claim
-	err := s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
-		claims = nil
-		picked, had, err := s.pick(ctx, tx, r)
-		if err != nil || len(picked) == 0 {
-			return err
-		}
-		if claims, err = s.take(ctx, tx, r, picked); err != nil {
-			return err
-		}
-		// Last, since whoever claims for the same tenant waits for it.
-		if err := had.record(ctx, tx); err != nil {
-			return err
-		}
-		return fault.Err("claim.before_commit")
+	err := s.comparing(ctx, func() error {
+		return s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+			claims = nil
+			picked, had, err := s.pick(ctx, tx, r)
+			if err != nil || len(picked) == 0 {
+				return err
+			}
+			if claims, err = s.take(ctx, tx, r, picked); err != nil {
+				return err
+			}
+			// Last, since whoever claims for the same tenant waits for it.
+			if err := had.record(ctx, tx); err != nil {
+				return err
+			}
+			return fault.Err("claim.before_commit")
+		})
 	})
 	if err == nil {
 		if err = fault.Err("claim.after_commit"); err != nil {

@@ -94,6 +94,12 @@ func (s *Store) advance(ctx context.Context, tx Tx, to reach, now time.Time) err
 	if err := rollback(ctx, tx); err != nil {
 		return err
 	}
+	if len(to) == 0 {
+		return nil // nothing of the journal's
+	}
+	if err := s.refuseUncompared(ctx, tx); err != nil {
+		return err
+	}
 	me := s.witness.name()
 	for incarnation, sequence := range to {
 		if was := s.witness.remembered(incarnation, now); was > 0 {
@@ -149,6 +155,9 @@ func rollback(ctx context.Context, tx Tx) error {
 
 // refuseRolledBack is rollback for who asks often: that all is well is known for a second.
 func (s *Store) refuseRolledBack(ctx context.Context, tx Tx, now time.Time) error {
+	if err := s.refuseUncompared(ctx, tx); err != nil {
+		return err
+	}
 	p := &s.witness
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -42,7 +42,15 @@ type poison struct {
 }
 
 // Project implements ledger.Projection.
-func (s *Store) Project(ctx context.Context, batch []ledger.Incoming) (ledger.Projected, error) {
+func (s *Store) Project(ctx context.Context, batch []ledger.Incoming) (p ledger.Projected, err error) {
+	err = s.comparing(ctx, func() error {
+		p, err = s.projectBatch(ctx, batch)
+		return err
+	})
+	return p, err
+}
+
+func (s *Store) projectBatch(ctx context.Context, batch []ledger.Incoming) (ledger.Projected, error) {
 	as, bad := s.prepare(ctx, batch)
 	if len(as) == 0 && len(bad) == 0 {
 		return ledger.Projected{}, s.pass(ctx, batch)

@@ -47,6 +47,7 @@ type Store struct {
 
 	projecting projecting
 	witness    witness
+	guard      guard
 	// audit is shared by all Begins of this process.
 	audit auditCount
 	// budgets is shared by all reservations of this process.

@@ -254,6 +254,7 @@ func openOnce(ctx context.Context, o Options) (_ *System, err error) {
 	if s.Bus, err = jetstream.Open(ctx, nc, jetstream.Config{Logger: o.Logger, SyncAlways: o.Embedded() || o.Sync == "always"}); err != nil {
 		return nil, fmt.Errorf("open journal: %w", s.Redactor.Error(err))
 	}
+	s.Store.Guard(s.Bus.Consumer())
 	s.Waker = queue.NewNATS(nc)
 	s.Promise, err = s.promise(ctx, o)
 	return s, err
@@ -323,6 +324,17 @@ func Waker(url string) (w *queue.NATS, closeFunc func(), err error) {
 		_ = nc.FlushTimeout(time.Second) // a lost hint costs a sweep
 		nc.Close()
 	}, nil
+}
+
+// Frozen says which streams of the NATS server at url take no messages until it
+// is restarted; the error wraps events.ErrJournalFrozen then, and nil if there is none.
+func Frozen(ctx context.Context, url string) error {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return fmt.Errorf("connect to NATS: check that it runs and is reachable: %w", err)
+	}
+	defer nc.Close()
+	return jetstream.Frozen(ctx, nc)
 }
 
 // lockDir takes the worker role of an embedded directory. The kernel gives the

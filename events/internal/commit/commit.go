@@ -318,7 +318,7 @@ func (c *Committer) send(ctx context.Context, data []byte) error {
 			return context.Cause(ctx)
 		}
 		c.mu.Lock()
-		first := c.lastError == nil || errors.Is(err, events.ErrJournalFull) != errors.Is(c.lastError, events.ErrJournalFull)
+		first := c.lastError == nil || kind(err) != kind(c.lastError)
 		c.lastError = err
 		c.mu.Unlock()
 		wait := delay/2 + time.Duration(c.cfg.Jitter()*float64(delay/2))
@@ -334,6 +334,17 @@ func (c *Committer) send(ctx context.Context, data []byte) error {
 		}
 		delay = min(2*delay, c.cfg.MaxDelay)
 	}
+}
+
+// kind is what an operator would have to do about a failed send; nil is nothing
+// in particular.
+func kind(err error) error {
+	for _, k := range []error{events.ErrJournalFull, events.ErrJournalFrozen} {
+		if errors.Is(err, k) {
+			return k
+		}
+	}
+	return nil
 }
 
 func (c *Committer) try(ctx context.Context, try int, data []byte) error {

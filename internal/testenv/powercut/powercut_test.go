@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -51,5 +52,34 @@ func TestCutLosesWhatWasNotSynced(t *testing.T) {
 	}
 	if b, err := os.ReadFile(written); err == nil && len(b) > 0 {
 		t.Errorf("what was never synced is there: %q", b)
+	}
+}
+
+// A full disk takes nothing, and takes it again when there is room.
+func TestFillLeavesNoRoom(t *testing.T) {
+	d, err := New(t.TempDir(), "disk", 16)
+	if errors.Is(err, ErrUnavailable) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	write := func() error { return os.WriteFile(filepath.Join(d.Dir, "more"), make([]byte, 8<<10), 0o600) }
+	if err := d.Fill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a write to the full disk: %v", err)
+	}
+	if err := d.Free(); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(); err != nil {
+		t.Errorf("a write after there is room: %v", err)
 	}
 }

@@ -1,0 +1,99 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// guard keeps a Store from claiming, beginning and projecting on a database
+// server that it has not compared with the journal since that server started:
+// what was restored, or promoted, has always just been started.
+type guard struct {
+	mu       sync.Mutex
+	journal  events.Reader // nil: nothing to compare with
+	compared *string       // the server's incarnation; nil = none yet
+}
+
+// Guard has the store compare its database with a journal, see [ledger.Compare],
+// before it works on a database server for the first time, and again whenever
+// the server was started anew. Call it before the store is used.
+func (s *Store) Guard(journal events.Reader) {
+	s.guard.mu.Lock()
+	defer s.guard.mu.Unlock()
+	s.guard.journal = journal
+}
+
+// uncompared says that a database server has to be compared first. Whoever sees
+// it waits, as for a database that is away.
+type uncompared struct{ incarnation string }
+
+func (e *uncompared) Error() string {
+	return "the database server was started anew and has not been compared with the journal yet"
+}
+
+// Is reports whether target is [ledger.ErrUnavailable].
+func (e *uncompared) Is(target error) bool { return target == ledger.ErrUnavailable }
+
+// Incarnated is a [Tx] that knows the incarnation of the server it runs on: a
+// value that changes whenever the server is started.
+type Incarnated interface {
+	Incarnation(ctx context.Context) (string, error)
+}
+
+// refuseUncompared refuses a transaction on a server that was not compared.
+func (s *Store) refuseUncompared(ctx context.Context, tx Tx) error {
+	s.guard.mu.Lock()
+	journal, compared := s.guard.journal, s.guard.compared
+	s.guard.mu.Unlock()
+	if journal == nil {
+		return nil
+	}
+	now := ""
+	if t, ok := tx.(Incarnated); ok {
+		var err error
+		if now, err = t.Incarnation(ctx); err != nil {
+			return err
+		}
+	}
+	if compared != nil && *compared == now {
+		return nil
+	}
+	return &uncompared{now}
+}
+
+// comparing runs f, and where f finds that the database has to be compared
+// first, compares it and runs f again.
+func (s *Store) comparing(ctx context.Context, f func() error) error {
+	err := f()
+	var first *uncompared
+	if !errors.As(err, &first) {
+		return err
+	}
+	if err := s.compareFirst(ctx, first.incarnation); err != nil {
+		return err
+	}
+	return f()
+}
+
+func (s *Store) compareFirst(ctx context.Context, incarnation string) error {
+	g := &s.guard
+	g.mu.Lock()
+	journal := g.journal
+	g.mu.Unlock()
+	err := ledger.Compare(ctx, s, journal)
+	switch {
+	case errors.Is(err, ledger.ErrUnavailable): // also a database that went back
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: %w: %w", ledger.ErrUnavailable, &uncompared{incarnation}, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.compared = &incarnation
+	return nil
+}
