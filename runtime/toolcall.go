@@ -198,7 +198,8 @@ func toolCall(c loops.PendingCall) tools.Call {
 func (s *session) env(eff tools.Effects) tools.Env {
 	return tools.Env{
 		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.run.Trace,
-		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s}, RefuseUnpriced: s.policy.priced,
+		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s}, Past: past{s},
+		RefuseUnpriced: s.policy.priced,
 	}
 }
 

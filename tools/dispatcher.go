@@ -80,6 +80,8 @@ type Env struct {
 	Recorder  Recorder
 	// Spawner starts child runs; nil where there are none.
 	Spawner Spawner
+	// Past is what the run has done so far; nil where nobody knows.
+	Past Past
 	// Spending counts priced calls that are no effects; nil counts none.
 	Spending Spending
 	// RefuseUnpriced blocks calls without an effect of tools that cost something

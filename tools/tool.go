@@ -53,6 +53,8 @@ type Invocation struct {
 	Prior bool
 	// Spawner starts child runs; nil where there are none.
 	Spawner Spawner
+	// Past is what the run has done before this turn; nil where nobody knows.
+	Past Past
 	// Progress tells viewers and the ledger how far the call is. It never
 	// fails, does nothing after the call has ended, and is never nil.
 	Progress func(text string, metadata any)
