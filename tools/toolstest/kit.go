@@ -27,6 +27,8 @@ type Probe struct {
 	Validate   func(context.Context, *tools.Definition, tools.Call) error
 	Secrets    tools.Secrets
 	Redactor   *redact.Redactor
+	Spawner    tools.Spawner // starts child runs; nil where there are none
+	Past       tools.Past    // what the run has done before; nil where nobody knows
 	// Run is where the call happens; nil means a new run of a new ledger.
 	Run  *Run
 	Call events.CallID // the first call of turn 1 if zero
@@ -55,11 +57,18 @@ func DispatchAndCollect(tb testing.TB, p Probe) (tools.Disposition, []events.Pay
 		Filters: p.Filters, Permission: p.Permission, Validate: p.Validate, Secrets: p.Secrets, Redactor: p.Redactor,
 	})
 	before := len(p.Run.Events())
-	disp, err := d.Dispatch(context.Background(), p.Run.Env(), tools.Call{ID: p.Call, Name: p.Name, Arguments: p.Arguments})
+	disp, err := d.Dispatch(context.Background(), p.env(), tools.Call{ID: p.Call, Name: p.Name, Arguments: p.Arguments})
 	if err != nil {
 		tb.Fatalf("dispatch %s: %v", p.Name, err)
 	}
 	return disp, p.Run.Events()[before:]
+}
+
+// env is the run with what the probe adds to it.
+func (p *Probe) env() tools.Env {
+	env := p.Run.Env()
+	env.Spawner, env.Past = p.Spawner, p.Past
+	return env
 }
 
 // AssertBlocked performs p and fails tb unless it was blocked for reason: one
@@ -87,15 +96,24 @@ type ToolCase struct {
 	Validate       func(context.Context, *tools.Definition, tools.Call) error
 	Filters        []tools.Filter
 	Secrets        tools.Secrets
+	Spawner        tools.Spawner
+	Past           tools.Past
+	// HandsOff: a valid call is no success here, its outcome comes from outside.
+	HandsOff bool
+	// Hostile lets a destructive tool be called with odd arguments too, and with a
+	// context that has ended. Others always are.
+	Hostile bool
 }
 
 // TestTool checks that dispatching t conforms: blocked for each of the five
-// reasons, then one success. It stops at the first violation. The successful
-// call is really made.
+// reasons, whatever the arguments a result that a model can act on, then one
+// success. It stops at the first violation. The successful call is really made,
+// and of a tool that is not destructive, or Hostile, many odd ones.
 func TestTool(tb testing.TB, t tools.Tool, c ToolCase) {
 	tb.Helper()
 	p := Probe{
 		Tool: t, Arguments: c.ValidArguments, Filters: c.Filters, Permission: c.Permission, Validate: c.Validate, Secrets: c.Secrets,
+		Spawner: c.Spawner, Past: c.Past,
 	}
 	unknown := p
 	unknown.Name = "toolstest_no_such_tool"
@@ -103,11 +121,7 @@ func TestTool(tb testing.TB, t tools.Tool, c ToolCase) {
 	denied := p
 	denied.Filters = append(slices.Clone(c.Filters), tools.Filter{Deny: []string{t.Definition().Name}})
 	AssertBlocked(tb, denied, events.BlockedToolDenied)
-	for _, args := range []string{`[]`, `"text"`, `null`, `7`, `{"a":1,"a":2}`, `{`} {
-		invalid := p
-		invalid.Arguments = json.RawMessage(args)
-		AssertBlocked(tb, invalid, events.BlockedInvalidArguments)
-	}
+	badArguments(tb, p)
 	forbidden := p
 	forbidden.Permission = func(context.Context, tools.Env, *tools.Definition, tools.Call) error {
 		return errors.New("denied by the kit")
@@ -116,7 +130,25 @@ func TestTool(tb testing.TB, t tools.Tool, c ToolCase) {
 	refused := p
 	refused.Validate = func(context.Context, *tools.Definition, tools.Call) error { return errors.New("refused by the kit") }
 	AssertBlocked(tb, refused, events.BlockedValidationFailed)
+	if c.Hostile || !t.Definition().IsDestructive() {
+		oddArguments(tb, p)
+		endedContext(tb, p)
+	}
+	if c.HandsOff {
+		handOff(tb, p)
+		return
+	}
 	succeed(tb, p)
+}
+
+// handOff makes the call, whose outcome must come from outside.
+func handOff(tb testing.TB, p Probe) {
+	tb.Helper()
+	p.Run = NewLedger().Run()
+	d, es := DispatchAndCollect(tb, p)
+	if got := TypesOf(es); d.State != tools.StateHandedOff || d.Token.IsZero() || !slices.Equal(got, []string{"tool_execution_started"}) {
+		tb.Fatalf("%s: state %d, recorded %v, want it started and handed off", p.Tool.Definition().Name, d.State, got)
+	}
 }
 
 // succeed makes the call, and a destructive one a second time, which must not
