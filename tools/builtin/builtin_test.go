@@ -1,6 +1,7 @@
 package builtin_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -17,30 +18,76 @@ func call(t *testing.T, tool tools.Tool, args string) events.ToolResult {
 	return d.Result
 }
 
+// spawner starts no child, and says that it did.
+type spawner struct{}
+
+func (spawner) Spawn(context.Context, *tools.Invocation, tools.Spawn) (events.RunID, error) {
+	return events.NewIDs(nil, nil).Run(), nil
+}
+
+// past is what a run has done, by tool.
+type past map[string][]tools.PastCall
+
+func (p past) Completed(tool string) []tools.PastCall { return p[tool] }
+
+func currentTime(t testing.TB, cfg builtin.CurrentTimeConfig) tools.Tool {
+	t.Helper()
+	tool, err := builtin.CurrentTime(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tool
+}
+
+func publish(context.Context, builtin.Publication) (string, error) {
+	return "https://example.org/x", nil
+}
+
+// Every tool of the package, with arguments that are valid.
 func TestToolsConform(t *testing.T) {
 	for _, tt := range []struct {
 		tool tools.Tool
 		args string
+		c    toolstest.ToolCase
 	}{
-		{builtin.Finish(), `{"answer":"42"}`},
-		{builtin.Decline(), `{"because":"unsafe"}`},
-		{builtin.Think(), `{"thought":"first the ferry"}`},
+		{builtin.Finish(), `{"answer":"42"}`, toolstest.ToolCase{}},
+		{builtin.Decline(), `{"because":"unsafe"}`, toolstest.ToolCase{}},
+		{builtin.Think(), `{"thought":"first the ferry"}`, toolstest.ToolCase{}},
+		{builtin.Calculate(), `{"expression":"6*7"}`, toolstest.ToolCase{}},
+		{currentTime(t, builtin.CurrentTimeConfig{}), `{"time_zone":"Europe/Berlin"}`, toolstest.ToolCase{}},
+		{builtin.DateMath(), `{"operation":"add","date":"2026-01-31","unit":"month","amount":1}`, toolstest.ToolCase{}},
+		{builtin.DateMath(), `{"operation":"difference","date":"2026-01-31","unit":"month","to":"2026-02-01"}`, toolstest.ToolCase{}},
+		{builtin.Dates(), `{"question":"30 days after 2026-03-01"}`, toolstest.ToolCase{}},
+		{builtin.JSONQuery(), `{"document":"{\"a\":[1]}","path":"a[0]"}`, toolstest.ToolCase{}},
+		{builtin.Notes(), `{"post":"buy a ferry ticket"}`, toolstest.ToolCase{Past: past{}}},
+		{builtin.Publish(builtin.PublishConfig{Publish: publish}), `{"name":"a.md","content":"# A","media_type":"text/markdown"}`, toolstest.ToolCase{Hostile: true}},
+		{builtin.Escalate(builtin.EscalateConfig{}), `{"question":"may I?","background":"it is late"}`, toolstest.ToolCase{HandsOff: true}},
+		{builtin.Wait(0), `{"seconds":60}`, toolstest.ToolCase{HandsOff: true}},
+		{builtin.WaitForSignal(0), `{"name":"go","timeout_seconds":60}`, toolstest.ToolCase{HandsOff: true}},
+		{builtin.Delegate("clerk"), `{"agent":"clerk","input":"x"}`, toolstest.ToolCase{HandsOff: true, Spawner: spawner{}}},
 	} {
 		t.Run(tt.tool.Definition().Name, func(t *testing.T) {
-			toolstest.TestTool(t, tt.tool, toolstest.ToolCase{ValidArguments: json.RawMessage(tt.args)})
+			tt.c.ValidArguments = json.RawMessage(tt.args)
+			toolstest.TestTool(t, tt.tool, tt.c)
 		})
 	}
 }
 
-// SG-60.
-func TestThinkSaysNoted(t *testing.T) {
+func TestThink(t *testing.T) {
+	t.Run("SG-60 the reply is noted and nothing else", thinkSaysNoted)
+}
+
+func thinkSaysNoted(t *testing.T) {
 	if r := call(t, builtin.Think(), `{"thought":"x"}`); r.Output != "noted" || r.Control != "" {
 		t.Errorf("think = %+v, want output noted and no control", r)
 	}
 }
 
-// SG-62.
-func TestFinishGivesTheAnswer(t *testing.T) {
+func TestFinish(t *testing.T) {
+	t.Run("SG-62 it gives the answer, and is pinned", finishGivesTheAnswer)
+}
+
+func finishGivesTheAnswer(t *testing.T) {
 	r := call(t, builtin.Finish(), `{"answer":"<b>42</b> & more"}`)
 	if a, ok := builtin.AnswerOf(r); !ok || a != "<b>42</b> & more" || !builtin.IsFinished(r) {
 		t.Errorf("AnswerOf(%+v) = %q, %v", r, a, ok)
@@ -53,8 +100,11 @@ func TestFinishGivesTheAnswer(t *testing.T) {
 	}
 }
 
-// SG-65.
-func TestDeclineTakesFourReasons(t *testing.T) {
+func TestDecline(t *testing.T) {
+	t.Run("SG-65 it takes four reasons and no others", declineTakesFourReasons)
+}
+
+func declineTakesFourReasons(t *testing.T) {
 	for _, because := range []string{"unknowable", "not_covered", "out_of_scope", "unsafe"} {
 		r := call(t, builtin.Decline(), `{"because":"`+because+`"}`)
 		if got, ok := builtin.DeclinedFor(r); !ok || got != because || !builtin.IsDeclined(r) {
