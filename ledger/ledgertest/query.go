@@ -16,6 +16,7 @@ var queryTests = []conformance{
 	{"calls are found by what they are", testCallFilters},
 	{"sums are exact beyond an int64", testCostSums},
 	{"what is not known stands beside the sum", testCostUnknowns},
+	{"costs of a run with those that work for it", testCostsOfLineage},
 	{"who waits for an effect", testWaiting},
 }
 

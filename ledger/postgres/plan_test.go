@@ -129,6 +129,7 @@ func TestPlans(t *testing.T) {
 		"open calls":         func() error { _, err := s.Calls(ctx, ledger.CallFilter{Tenant: "t3", Status: "started"}); return err },
 		"model calls":        func() error { _, err := s.ModelCalls(ctx, run); return err },
 		"costs of a run":     func() error { _, err := s.Costs(ctx, ledger.CostFilter{Run: run}); return err },
+		"costs of a lineage": func() error { _, err := s.Costs(ctx, ledger.CostFilter{Run: run, Lineage: true}); return err },
 		"waiting":            func() error { _, err := s.Waiting(ctx, events.Hash{31: 1}); return err },
 		"pending":            func() error { _, err := s.Pending(ctx, run); return err },
 		"unfed":              func() error { _, _ = s.Unfed(ctx, 100); return nil },
