@@ -64,8 +64,12 @@ mutations: ## every seeded bug of internal/bug is found by the tests that must f
 	go run ./internal/bug/cmd/mutations $(MUTATIONS)
 
 failpoints: ## every action at every failpoint, every seed of the chaos: an hour or more
-	DAYBOOK_E2E_ALL=1 go test $(FAULTS) -timeout 4h -v -run '^TestFailpointActions$$' ./e2e
+	DAYBOOK_E2E_ALL=1 go test $(FAULTS) -timeout 4h -v -run '^TestFailpoint(Actions|Errands)$$' ./e2e
 	DAYBOOK_E2E_ALL=1 go test -timeout 1h -v -run '^TestChaosOfTheLedger$$' ./runtime
+
+PROPERTIES ?= 2500 # sequences for each kind of recovery and for claims; 10,000 of effects
+properties: ## random operations on effects, claims and barriers beside their models: 10,000 sequences of 50, on both databases
+	go test -count=1 -timeout 6h -v -run '^TestLedger$$/^(effects|runs_against_a_model)$$/^property$$' ./ledger/sqlite ./ledger/postgres -rapid.checks=$(strip $(PROPERTIES)) -rapid.steps=50
 
 refunds: ## 209 refunds, each with a crash between effect and record (microsoft/agent-framework#3938)
 	go test -count=1 -v -run '^TestRefundsOverACrash$$' ./runtime

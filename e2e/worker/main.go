@@ -58,7 +58,8 @@ func main() {
 type options struct {
 	dir, nats, postgres, provider, mode, queue, secret string
 	timeout, ttl                                       time.Duration
-	stubborn                                           bool
+	stubborn, approve                                  bool
+	price                                              int64
 }
 
 func run(ctx context.Context, args []string) (err error) {
@@ -70,6 +71,8 @@ func run(ctx context.Context, args []string) (err error) {
 	f.StringVar(&o.provider, "provider", "", "provider's URL")
 	f.StringVar(&o.mode, "mode", "fenced", "how the provider can be recovered: opaque, keyed, fenced or probe")
 	f.BoolVar(&o.stubborn, "stubborn", false, "a refund under way does not end with its context")
+	f.BoolVar(&o.approve, "approve", false, "a person must approve each refund")
+	f.Int64Var(&o.price, "price", 0, "what one refund costs, in micro-USD")
 	f.StringVar(&o.queue, "queue", "", "queue")
 	f.StringVar(&o.secret, "secret", "", "file with a secret that the tools try to let out")
 	f.DurationVar(&o.ttl, "lease-ttl", time.Second, "how long a lease lasts without a heartbeat")
@@ -201,7 +204,7 @@ func config(o options, secret string, red *redact.Redactor) (runtime.Config, err
 	if err != nil {
 		return cfg, err
 	}
-	ts = append(ts, leaks...)
+	ts = append(append(ts, leaks...), errandTools()...)
 	if err := cfg.Tools.Add(append(ts, builtin.Finish(), builtin.Decline())...); err != nil {
 		return cfg, err
 	}
@@ -213,12 +216,17 @@ func config(o options, secret string, red *redact.Redactor) (runtime.Config, err
 	if err != nil {
 		return cfg, err
 	}
-	for name, text := range map[string][]byte{"refunds": policy, "canary": []byte(canaryPolicy)} {
+	policies := map[string][]byte{"refunds": policy, "canary": []byte(canaryPolicy)}
+	definitions := map[string][]byte{"refunds": agent, "canary": []byte(canaryAgent)}
+	for name := range errandAgents {
+		policies[name], definitions[name] = []byte(errandPolicies[name]), []byte(errandAgents[name])
+	}
+	for name, text := range policies {
 		if cfg.Models["scripted/"+name], err = scripted.Parse(name+".yaml", text); err != nil {
 			return cfg, err
 		}
 	}
-	for name, text := range map[string][]byte{"refunds": agent, "canary": []byte(canaryAgent)} {
+	for name, text := range definitions {
 		a, err := agents.Parse(name+"/AGENT.md", text)
 		if err != nil {
 			return cfg, err
@@ -237,6 +245,7 @@ func refundTools(o options) ([]tools.Tool, error) {
 	def := tools.Definition{
 		Name: "refund", Description: "Pays money back for an order, once.", Effect: tools.Destructive, Trust: tools.Own,
 		Scope: tools.ScopeTenant, Identity: []string{"order_id"}, Window: tools.Forever, Timeout: o.timeout,
+		Approval: o.approve, Price: o.price,
 	}
 	switch o.mode {
 	case "opaque":

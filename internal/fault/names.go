@@ -13,6 +13,11 @@ exec.before_first_byte exec.after_first_byte exec.after_reply
 end.before_send end.after_commit
 park.in_doubt park.before_commit park.after_commit
 finish.after_record finish.after_commit
+handoff.before_commit handoff.after_commit child.before_commit child.after_commit
+approval.before_commit approval.after_commit signal.before_commit signal.after_commit
+reserve.before_commit reserve.after_commit cost.before_commit cost.after_commit
+retry.before_commit requeue.before_commit requeue.after_commit fork.before_commit fork.after_commit
+reopen.before_commit reopen.after_commit reconcile.before_commit reconcile.after_commit
 renew.before settle.after_record model.after_reply
 projector.before_tx projector.before_commit projector.after_commit projector.before_ack
 feed.after_publish

@@ -2,7 +2,9 @@ package ledgertest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 // see: a second effect, "applied" where nothing happened, "not applied" where
 // something did.
 func testEffectsProperty(t *testing.T, h Harness) {
+	sequences(t, 125, 50) // for each kind: 500 of them
 	for _, kind := range []string{ledger.RecoveryNone, ledger.RecoveryKeyed, ledger.RecoveryFenced, ledger.RecoveryProbe} {
 		t.Run(kind, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
@@ -36,6 +39,25 @@ func testEffectsProperty(t *testing.T, h Harness) {
 				})
 			})
 		})
+	}
+}
+
+// sequences makes rapid run that many sequences of about that many steps until t
+// ends, unless flags say how many: a release runs more (make properties).
+func sequences(t *testing.T, checks, steps int) {
+	t.Helper()
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name, n := range map[string]int{"rapid.checks": checks, "rapid.steps": steps} {
+		f := flag.Lookup(name)
+		if given[name] || f == nil {
+			continue
+		}
+		was := f.Value.String()
+		if err := f.Value.Set(strconv.Itoa(n)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Value.Set(was) }) // it was a number before
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/bug"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -229,9 +230,14 @@ func (s *Store) Decide(ctx context.Context, d ledger.Decision) (a ledger.Approva
 	}
 	d.By, d.Reason = s.cfg.Redactor.String(d.By), s.cfg.Redactor.String(d.Reason)
 	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
-		a, err = s.decide(ctx, tx, d)
-		return err
+		if a, err = s.decide(ctx, tx, d); err != nil {
+			return err
+		}
+		return away(fault.Err("approval.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("approval.after_commit"))
+	}
 	if err != nil {
 		return ledger.Approval{}, fmt.Errorf("%s %s: %w", verb, d.Approval, err)
 	}

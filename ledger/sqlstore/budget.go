@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/bug"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -134,8 +135,14 @@ func (s *Store) Reserve(ctx context.Context, l ledger.Lease, r ledger.Reservatio
 			refusal = err
 			return nil
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return away(fault.Err("reserve.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("reserve.after_commit"))
+	}
 	if err = errors.Join(err, refusal); err != nil {
 		return fail(err)
 	}

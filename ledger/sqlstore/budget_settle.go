@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -30,8 +31,14 @@ func (s *Store) Settle(ctx context.Context, attempt events.ID, actual *events.Pi
 		return fmt.Errorf("settle attempt %s at %s USD: want no negative amount", attempt, *actual)
 	}
 	err := s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
-		return s.settleBudgets(ctx, tx, ledger.SettledByUsage, billed{attempt: attempt, actual: actual})
+		if err := s.settleBudgets(ctx, tx, ledger.SettledByUsage, billed{attempt: attempt, actual: actual}); err != nil {
+			return err
+		}
+		return away(fault.Err("cost.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("cost.after_commit"))
+	}
 	if err != nil {
 		return fmt.Errorf("settle attempt %s: %w", attempt, err)
 	}

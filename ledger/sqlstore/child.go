@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -36,9 +37,14 @@ func (s *Store) Spawn(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 		if err != nil {
 			return nil, err
 		}
-		facts, err = pendingFacts(ctx, tx, l.RunID)
-		return nil, err
+		if facts, err = pendingFacts(ctx, tx, l.RunID); err != nil {
+			return nil, err
+		}
+		return nil, away(fault.Err("child.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("child.after_commit"))
+	}
 	if err != nil {
 		return fail(err)
 	}

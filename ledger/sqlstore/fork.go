@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -36,9 +37,14 @@ func (s *Store) Fork(ctx context.Context, r ledger.ForkRequest) (run ledger.Run,
 		r.ClientKey = "fork/" + id.String()
 	}
 	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
-		run, existed, err = s.fork(ctx, tx, id, fact, r)
-		return err
+		if run, existed, err = s.fork(ctx, tx, id, fact, r); err != nil {
+			return err
+		}
+		return away(fault.Err("fork.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("fork.after_commit"))
+	}
 	if err != nil {
 		return fail(err)
 	}

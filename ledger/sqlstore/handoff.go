@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -110,9 +111,14 @@ func (s *Store) HandOff(ctx context.Context, l ledger.Lease, p ledger.Prefix, h 
 		if err := s.register(ctx, tx, h, at.now); err != nil {
 			return nil, err
 		}
-		facts, err = pendingFacts(ctx, tx, l.RunID)
-		return nil, err
+		if facts, err = pendingFacts(ctx, tx, l.RunID); err != nil {
+			return nil, err
+		}
+		return nil, away(fault.Err("handoff.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("handoff.after_commit"))
+	}
 	if err != nil {
 		return nil, err
 	}

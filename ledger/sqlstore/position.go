@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -302,9 +303,14 @@ func (s *Store) Reconciled(ctx context.Context, p events.Position) error {
 		if err := putPosition(ctx, tx, baseline, p.Incarnation, max(p.Last, p.Confirmed), now); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `DELETE FROM rollbacks`)
-		return err
+		if _, err = tx.Exec(ctx, `DELETE FROM rollbacks`); err != nil {
+			return err
+		}
+		return away(fault.Err("reconcile.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("reconcile.after_commit"))
+	}
 	if err != nil {
 		return fmt.Errorf("end reconciling: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -36,9 +37,14 @@ func (s *Store) Reopen(ctx context.Context, lost ledger.LostEffect) (state event
 			}
 			a.Token = lost.Ref.Token
 		}
-		state, err = s.resettle(ctx, tx, lost, now)
-		return err
+		if state, err = s.resettle(ctx, tx, lost, now); err != nil {
+			return err
+		}
+		return away(fault.Err("reopen.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("reopen.after_commit"))
+	}
 	if err != nil {
 		return "", fmt.Errorf("reopen attempt %s of effect %s: %w", lost.Ref.Token, lost.Ref.OpKey, err)
 	}

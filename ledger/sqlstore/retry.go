@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -82,7 +83,7 @@ func (s *Store) nextAttempt(ctx context.Context, tx Tx, run ledger.Run, most int
 			return events.RunID{}, fmt.Errorf("queue attempt %d: %w", run.Attempt+1, err)
 		}
 		if n == 1 {
-			return id, nil
+			return id, away(fault.Err("retry.before_commit"))
 		}
 	}
 	return events.RunID{}, fmt.Errorf("queue attempt %d: its client keys are taken", run.Attempt+1)
@@ -153,9 +154,14 @@ func (s *Store) Requeue(ctx context.Context, id events.RunID, attempts int, by, 
 		if _, _, err := s.addFact(ctx, tx, id, fact, events.OperatorActed{Verb: "requeue", By: by, Detail: detail}, old.Trace); err != nil {
 			return err
 		}
-		run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, next))
-		return err
+		if run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, next)); err != nil {
+			return err
+		}
+		return away(fault.Err("requeue.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("requeue.after_commit"))
+	}
 	if err != nil {
 		return fail(err)
 	}

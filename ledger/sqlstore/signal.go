@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -51,7 +52,7 @@ func (s *Store) signal(ctx context.Context, run events.RunID, in ledger.Signal) 
 		copy(id[:6], run[:6])
 		copy(id[6:], sum[:10])
 	}
-	return s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
+	err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
 		r, err := lockRun(ctx, tx, run)
 		if err != nil {
 			return err
@@ -67,8 +68,15 @@ func (s *Store) signal(ctx context.Context, run events.RunID, in ledger.Signal) 
 		if err != nil {
 			return err
 		}
-		return s.receive(ctx, tx, r, id, in, now)
+		if err := s.receive(ctx, tx, r, id, in, now); err != nil {
+			return err
+		}
+		return away(fault.Err("signal.before_commit"))
 	})
+	if err != nil {
+		return err
+	}
+	return away(fault.Err("signal.after_commit"))
 }
 
 // sameSignal reports whether the signal is there already.

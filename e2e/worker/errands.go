@@ -1,0 +1,79 @@
+//go:build daybook_faults
+
+package main
+
+import (
+	"time"
+
+	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/builtin"
+)
+
+// errandTools let a run wait for others.
+func errandTools() []tools.Tool {
+	return []tools.Tool{builtin.Delegate("leaf"), builtin.WaitForSignal(time.Hour)}
+}
+
+// errandAgents wait for a child run and a signal, end at once, and fail always.
+var errandAgents = map[string]string{
+	"errands": `---
+name: errands
+description: Delegates, waits for a signal, ends.
+model: scripted/errands
+loop: singleshot
+tools: [delegate, wait_for_signal, finish]
+---
+Do it.
+`,
+	"leaf": `---
+name: leaf
+description: Ends at once.
+model: scripted/leaf
+loop: singleshot
+tools: [finish]
+---
+Do it.
+`,
+	"moody": `---
+name: moody
+description: Never gets an answer, and is tried twice.
+model: scripted/moody
+loop: singleshot
+tools: [finish]
+retry: { max_attempts: 2, backoff: 1s }
+---
+Do it.
+`,
+}
+
+var errandPolicies = map[string]string{
+	"errands": `model: scripted/errands
+rules:
+  - name: delegate
+    when: { last: user, not_called: [delegate] }
+    answer:
+      calls: [{ name: delegate, arguments: { agent: leaf, input: "a task" } }]
+  - name: wait
+    when: { last: tool, not_called: [wait_for_signal] }
+    answer:
+      calls: [{ name: wait_for_signal, arguments: { name: go } }]
+  - name: end
+    when: { last: tool }
+    answer:
+      calls: [{ name: finish, arguments: { answer: "done" } }]
+`,
+	"leaf": `model: scripted/leaf
+rules:
+  - name: end
+    when: { last: user }
+    answer:
+      calls: [{ name: finish, arguments: { answer: "a leaf" } }]
+`,
+	"moody": `model: scripted/moody
+rules:
+  - name: fail
+    when: { last: user }
+    answer:
+      error: { kind: invalid_request, message: "not today" }
+`,
+}
