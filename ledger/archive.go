@@ -111,6 +111,10 @@ type CostFilter struct {
 	Lineage bool
 	Owner   string
 	By      string
+	// Since and Until leave only runs that were queued from the one on and before
+	// the other, to the millisecond; zero is no bound. Their ids are in the order of
+	// time, so nothing else is read.
+	Since, Until time.Time
 }
 
 // CostRow is a sum: what is priced, and how much is not.

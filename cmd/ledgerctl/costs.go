@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,16 +35,18 @@ type costView struct {
 
 func (a *app) costsCommand() *cobra.Command {
 	var f ledger.CostFilter
-	var run string
+	var run, since, until string
 	c := &cobra.Command{
 		Use:   "costs",
 		Short: "Sums what model and tool calls cost, in US dollars",
 		Long: `Sums what model and tool calls cost, in US dollars. Every billed attempt counts, also
 those whose outcome was not used. What nobody knows is not in the sum and is counted
 beside it: unpriced (no price known for the model that served), unmeasured (the tool
-did not say what it cost) and unsettled (asked, and no answer recorded).`,
+did not say what it cost) and unsettled (asked, and no answer recorded).
+A sum reads every call that it counts: over a large ledger bound it with --since.`,
 		Example: `  ledgerctl costs
   ledgerctl costs --by model --tenant acme -o csv
+  ledgerctl costs --by agent --since 2026-11-01 --until 2026-12-01
   ledgerctl costs --run 7W6X5Y --lineage --by run`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -52,6 +55,13 @@ did not say what it cost) and unsettled (asked, and no answer recorded).`,
 			}
 			if f.Lineage && run == "" {
 				return usagef("--lineage needs --run RUN: whose children?")
+			}
+			var err error
+			if f.Since, err = a.moment("since", since); err != nil {
+				return err
+			}
+			if f.Until, err = a.moment("until", until); err != nil {
+				return err
 			}
 			ctx := c.Context()
 			return a.withLedger(ctx, func(st ledger.Store) error {
@@ -75,10 +85,28 @@ did not say what it cost) and unsettled (asked, and no answer recorded).`,
 	fs.StringVar(&f.Tenant, "tenant", "", "tenant")
 	fs.StringVar(&f.Owner, "owner", "", "owner")
 	fs.StringVar(&run, "run", "", "run")
+	fs.StringVar(&since, "since", "", "only runs queued from then on: 2026-01-31, 2026-01-31T10:00:00Z or a time ago such as 24h")
+	fs.StringVar(&until, "until", "", "only runs queued before then")
 	fs.BoolVar(&f.Lineage, "lineage", false, "with --run: also its child runs, and theirs")
 	a.outputFlag(c, listFormats...)
 	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(costKeys[:], cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// moment reads a day (UTC), a moment, or how long ago one was; empty is none.
+func (a *app) moment(flag, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		return a.now().Add(-d), nil
+	}
+	return time.Time{}, usagef("--%s %q: want a day such as 2026-01-31, a moment such as 2026-01-31T10:00:00Z, or a time ago such as 24h", flag, s)
 }
 
 func (a *app) printCosts(rows []ledger.CostRow, by string) error {

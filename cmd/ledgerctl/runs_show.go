@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,14 +21,16 @@ type runReport struct {
 	ModelCalls []modelView `json:"model_calls"`
 	ToolCalls  []callView  `json:"tool_calls"`
 	Pending    []factView  `json:"pending"`
-	cut        bool        // there are more events
+	// Related are the other attempts, the origin, children and forks of the run.
+	Related []relativeView `json:"related"`
+	cut     bool           // there are more events
 }
 
 func (a *app) runsShowCommand() *cobra.Command {
 	var p page
 	c := &cobra.Command{
 		Use:   "show RUN",
-		Short: "Shows a run: its state, timeline, model calls, tool calls and what is pending",
+		Short: "Shows a run: its state, related runs, timeline, model calls, tool calls and what is pending",
 		Example: `  ledgerctl runs show 01KF2M4T00ZV5S9Q3E8R7W6X5Y
   ledgerctl runs show 7W6X5Y -o json | jq .totals`,
 		Args: oneArg("a run"),
@@ -103,10 +106,66 @@ func (a *app) runReport(ctx context.Context, st ledger.Store, s ledger.Summary, 
 		r.ToolCalls = append(r.ToolCalls, newCallView(rec))
 	}
 	fs, err := st.Pending(ctx, s.ID)
+	if err != nil {
+		return r, err
+	}
 	for _, f := range fs {
 		r.Pending = append(r.Pending, newFactView(f))
 	}
+	r.Related, err = a.related(ctx, st, s.Run)
 	return r, err
+}
+
+// maxChain is how many attempts before and after a run are shown.
+const maxChain = 20
+
+// related are the runs around a run: whom it works for and where it comes from,
+// the attempts of the same work, and what came of it.
+func (a *app) related(ctx context.Context, st ledger.Store, r ledger.Run) ([]relativeView, error) {
+	out := []relativeView{}
+	add := func(relation string, id events.RunID) (ledger.Run, error) {
+		o, err := st.Run(ctx, id)
+		if errors.Is(err, ledger.ErrNotFound) {
+			return ledger.Run{}, nil // it is older than what is kept
+		}
+		if err == nil {
+			out = append(out, a.relative(relation, o))
+		}
+		return o, err
+	}
+	for o, n := r, 0; !o.RetryOf.IsZero() && n < maxChain; n++ {
+		var err error
+		if o, err = add("attempt", o.RetryOf); err != nil {
+			return nil, err
+		}
+	}
+	slices.Reverse(out) // the first attempt first
+	for _, o := range []struct {
+		relation string
+		id       events.RunID
+	}{{"parent", r.Parent}, {"fork_of", r.ForkOf}} {
+		if o.id.IsZero() {
+			continue
+		}
+		if _, err := add(o.relation, o.id); err != nil {
+			return nil, err
+		}
+	}
+	for o, n := r, 0; !o.Successor.IsZero() && n < maxChain; n++ {
+		var err error
+		if o, err = add("attempt", o.Successor); err != nil {
+			return nil, err
+		}
+	}
+	below, err := st.Descendants(ctx, r.ID, 0)
+	for _, d := range below {
+		relation := "child"
+		if d.ForkOf == r.ID {
+			relation = "fork"
+		}
+		out = append(out, a.relative(relation, d))
+	}
+	return out, err
 }
 
 // latestCalls is the row that tells most of each call of a run, in the order
@@ -136,6 +195,12 @@ func latestCalls(ctx context.Context, st ledger.Store, run events.RunID) ([]ledg
 
 func (a *app) printReport(r runReport) error {
 	a.fields(a.runFields(r.runView))
+	if len(r.Related) > 0 {
+		a.section("related runs")
+		if err := table(a.out, a.term, r.Related, relatedColumns()); err != nil {
+			return err
+		}
+	}
 	a.section("timeline")
 	if len(r.Events) == 0 {
 		fmt.Fprintln(a.out, "no events yet: no worker has taken the run")
@@ -165,6 +230,17 @@ func (a *app) printReport(r runReport) error {
 	return nil
 }
 
+func relatedColumns() []column[relativeView] {
+	return []column[relativeView]{
+		{name: "relation", keep: true, text: func(v relativeView) string { return v.Relation }},
+		{name: "run", keep: true, text: func(v relativeView) string { return v.Run.String() }},
+		{name: "attempt", right: true, text: func(v relativeView) string { return strconv.Itoa(v.Attempt) }},
+		{name: "agent", text: func(v relativeView) string { return v.Agent }},
+		{name: "state", keep: true, text: func(v relativeView) string { return string(v.State) }, style: func(v relativeView) style { return stateStyle(string(v.State)) }},
+		{name: "what", want: 24, text: func(v relativeView) string { return v.how }},
+	}
+}
+
 func (a *app) runFields(v runView) []field {
 	state := string(v.State)
 	if w := v.WaitsFor; w != nil {
@@ -178,6 +254,7 @@ func (a *app) runFields(v runView) []field {
 		{"agent", v.Agent},
 		{"for", either(", ", with("owner ", v.Owner), with("session ", v.Session), "tenant "+v.Tenant, "queue "+v.Queue)},
 		{"key", v.ClientKey},
+		{"attempt", attemptWords(v)},
 		{"created", a.since(v.CreatedAt)},
 		{"deadline", stamp(v.Deadline)},
 		{"ended", stamp(v.EndedAt)},
@@ -215,6 +292,17 @@ func at(a *app, t time.Time) string {
 		return ""
 	}
 	return " at " + a.since(t)
+}
+
+// attemptWords says which attempt a run is, if there is more than one.
+func attemptWords(v runView) string {
+	switch {
+	case v.Attempt <= 1 && v.RetriedAs.IsZero() && v.DeadSince.IsZero():
+		return ""
+	case v.Attempts > 0:
+		return either(", ", fmt.Sprintf("%d of %d", v.Attempt, v.Attempts), with("dead since ", stamp(v.DeadSince)))
+	}
+	return either(", ", strconv.Itoa(v.Attempt), with("dead since ", stamp(v.DeadSince)))
 }
 
 func eventColumns() []column[eventView] {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/ledger/sqlite"
@@ -223,6 +225,38 @@ func (h *holder) begun(r ledger.Recovery) ledger.Verdict {
 		Token: h.f.ids.Event(), Call: events.CallID{Turn: 1}, CallAttempt: 1, Tool: "refund", Effect: "destructive", Scope: ledger.ScopeRun,
 		Identity: json.RawMessage(`{"order":9}`), Arguments: json.RawMessage(`{"order":9}`), Timeout: 10 * time.Second, Recovery: r,
 	})
+}
+
+// TestRelatedRuns: runs show tells the whole chain of a run.
+func TestRelatedRuns(t *testing.T) {
+	dir := t.TempDir()
+	w := standing{names: map[string]string{}}
+	if err := fillWith(dir, sqlstore.Config{MaxCrashes: 2}, func(f *filler) { w.filler = f; w.fill() }); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{
+		"retried": {"attempt 2 failed"}, "dead": {"attempt 1 failed"}, "forked": {"fork 1 queued"}, "fork": {"fork_of 1 running"},
+		"children": {"child 1 failed", "child 1 parked", "child 1 queued"}, "child": {"parent 1 parked"}, "handoff": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			a := newApp(nil, &out, &out, func() time.Time { return w.now })
+			if code := a.run(t.Context(), []string{"runs", "show", w.names[name], "-o", "json", "--dir", dir}); code != 0 {
+				t.Fatal(out.String())
+			}
+			var r struct{ Related []relativeView }
+			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, v := range r.Related {
+				got = append(got, fmt.Sprintf("%s %d %s", v.Relation, v.Attempt, v.State))
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
 }
 
 // TestWhy asks about a run in each state; testdata/why holds what a person reads

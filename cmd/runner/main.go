@@ -30,7 +30,19 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+	// Of submit --wait: how the run stands.
+	exitRunFailed    = 3
+	exitRunCancelled = 4
+	exitRunParked    = 5
 )
+
+// outcomeError is that a run which was waited for did not finish.
+type outcomeError struct {
+	code int
+	text string
+}
+
+func (e outcomeError) Error() string { return e.text }
 
 // usageError is a command line that cannot be understood.
 type usageError struct{ err error }
@@ -42,11 +54,14 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func exitCode(err error) int {
 	var u usageError
+	var o outcomeError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &u):
 		return exitUsage
+	case errors.As(err, &o):
+		return o.code
 	default:
 		return exitFailed
 	}

@@ -22,6 +22,8 @@ type submitFlags struct {
 	in       runtime.Submit
 	input    string
 	deadline time.Duration
+	delay    time.Duration
+	notUntil string
 	budget   string
 	wait     bool
 	timeout  time.Duration
@@ -34,9 +36,17 @@ func (a *app) submitCommand() *cobra.Command {
 		Use:   "submit",
 		Short: "Queues a run; with --wait prints its result",
 		Long: `Queues a run and returns once its row is committed. The same --key with the same
-input is the same run, so a submission whose answer was lost can be sent again.`,
+input is the same run, so a submission whose answer was lost can be sent again.
+
+--wait waits until the run has ended or is parked. If an error stops the run and it is
+tried again, it waits for the attempt that follows, and prints the last one.
+
+Exit codes: 0 queued, or with --wait finished; 1 it could not be queued or waited for;
+2 wrong usage; with --wait also 3 the run failed, 4 it was cancelled, 5 it is parked:
+somebody or something has to come first (ledgerctl why RUN).`,
 		Example: `  runner submit --dir .daybook --agent hello --input '"hi"' --key hello-1 --wait
-  runner submit --postgres URL --nats URL --agent refunds --input @request.json --key R-001`,
+  runner submit --postgres URL --nats URL --agent refunds --input @request.json --key R-001
+  runner submit --dir .daybook --agent hello --input '"hi"' --key hello-2 --max-attempts 3 --delay 10m`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.submit(c.Context(), s) },
 	}
@@ -49,6 +59,10 @@ input is the same run, so a submission whose answer was lost can be sent again.`
 	f.StringVar(&s.in.Owner, "owner", "", "on whose behalf the run is made")
 	f.StringVar(&s.in.SessionID, "session", "", "session that the run belongs to")
 	f.IntVar(&s.in.Priority, "priority", 0, "higher runs first")
+	f.StringVar(&s.in.ConcurrencyKey, "concurrency-key", "", "runs with the same key count together for a queue's limit per key")
+	f.IntVar(&s.in.MaxAttempts, "max-attempts", 0, "how often the run is tried in all when errors stop it; 0 means as its agent says")
+	f.DurationVar(&s.delay, "delay", 0, "time from now before which no worker takes the run")
+	f.StringVar(&s.notUntil, "not-before", "", "moment before which no worker takes the run, such as 2026-01-31T10:00:00Z")
 	f.DurationVar(&s.deadline, "deadline", 0, "time from now after which the run is stopped; 0 means none")
 	f.StringVar(&s.budget, "budget", "", "US dollars that the run may spend in all, with its retries and children; default what its agent says")
 	f.BoolVar(&s.wait, "wait", false, "wait until the run has ended or is parked, and print it")
@@ -69,8 +83,15 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		return usagef("--agent is required: the name of the agent that works on the run")
 	case s.in.ClientKey == "":
 		return usagef("--key is required: the same for every try of the same submission, so that it is one run")
-	case s.deadline < 0, s.timeout < 0:
-		return usagef("--deadline and --timeout are times from now, such as 10m: want none that is negative")
+	case s.deadline < 0, s.timeout < 0, s.delay < 0:
+		return usagef("--deadline, --delay and --timeout are times from now, such as 10m: want none that is negative")
+	case s.delay > 0 && s.notUntil != "":
+		return usagef("--delay and --not-before exclude each other: from now, or a moment")
+	}
+	if s.notUntil != "" {
+		if s.in.DueAt, err = time.Parse(time.RFC3339, s.notUntil); err != nil {
+			return usagef("--not-before %q: want a moment such as 2026-01-31T10:00:00Z", s.notUntil)
+		}
 	}
 	if s.budget != "" {
 		s.in.Budget = new(events.PicoUSD)
@@ -111,6 +132,9 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 	if s.deadline > 0 {
 		s.in.Deadline = time.Now().Add(s.deadline)
 	}
+	if s.delay > 0 {
+		s.in.DueAt = time.Now().Add(s.delay)
+	}
 	r, existed, err := client.Submit(ctx, s.in)
 	switch {
 	case errors.Is(err, runtime.ErrInvalidSubmit):
@@ -120,7 +144,7 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 	}
 	if s.wait {
 		id := r.ID
-		if r, err = client.Wait(wait, id, true); err != nil {
+		if r, err = client.WaitRetries(wait, id, true); err != nil {
 			if wait.Err() != nil {
 				err = context.Cause(wait)
 			}
@@ -130,10 +154,26 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 	if err := a.printRun(r, existed, s.output); err != nil {
 		return err
 	}
-	if s.wait && (r.State == ledger.Failed || r.State == ledger.Cancelled) {
-		return fmt.Errorf("run %s %s: %s", r.ID, r.State, r.Error)
+	if s.wait {
+		return outcome(r)
 	}
 	return nil
+}
+
+// outcome is what the exit code of --wait says of the run that was waited for.
+func outcome(r ledger.Run) error {
+	code, text := 0, r.Error
+	switch r.State {
+	case ledger.Failed:
+		code = exitRunFailed
+	case ledger.Cancelled:
+		code, text = exitRunCancelled, r.CancelReason
+	case ledger.Parked:
+		code, text = exitRunParked, string(r.ParkReason)
+	default:
+		return nil
+	}
+	return outcomeError{code, fmt.Sprintf("run %s %s: %s", r.ID, r.State, text)}
 }
 
 func (a *app) readInput(s string) (json.RawMessage, error) {
@@ -184,6 +224,8 @@ type submitted struct {
 	Run       string          `json:"run"`
 	State     ledger.State    `json:"state"`
 	Existed   bool            `json:"existed"`
+	Attempt   int             `json:"attempt,omitempty"`
+	RetryOf   string          `json:"retry_of,omitempty"`
 	Parked    string          `json:"parked,omitempty"`
 	StoppedBy string          `json:"stopped_by,omitempty"`
 	Result    json.RawMessage `json:"result,omitempty"`
@@ -194,6 +236,9 @@ func (a *app) printRun(r ledger.Run, existed bool, output string) error {
 	p := submitted{
 		Run: r.ID.String(), State: r.State, Existed: existed, StoppedBy: string(r.StoppedBy), Result: r.Result, Error: r.Error,
 	}
+	if !r.RetryOf.IsZero() {
+		p.Attempt, p.RetryOf = r.Attempt, r.RetryOf.String()
+	}
 	if r.State == ledger.Parked {
 		p.Parked = string(r.ParkReason) + ": " + r.ParkDetail
 	}
@@ -201,6 +246,9 @@ func (a *app) printRun(r ledger.Run, existed bool, output string) error {
 		return json.NewEncoder(a.out).Encode(p)
 	}
 	fmt.Fprintf(a.out, "run %s %s", p.Run, p.State)
+	if r.Attempt > 1 {
+		fmt.Fprintf(a.out, " (attempt %d)", r.Attempt)
+	}
 	if existed {
 		fmt.Fprint(a.out, " (this key was submitted before)")
 	}

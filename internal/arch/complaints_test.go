@@ -18,11 +18,7 @@ var update = flag.Bool("update", false, "write the tests of each row into docs/c
 // openComplaints: thread → why no test names it yet. A row that has got a test
 // goes from here.
 var openComplaints = map[string]string{
-	"temporalio/sdk-go#1693":        "rehearse says so; its test lands with it",
-	"dbos-inc/dbos-transact-py#805": "belongs to the watchdog",
-	"hatchet-dev/hatchet#5005":      "plans are tested (TestPlans); no schedule of statistics for partitioned parents",
-	"hatchet-dev/hatchet#4930":      "totals are kept per run; nothing counts over all runs yet",
-	"temporalio/temporal#10145":     "no test bounds the size of indexes",
+	"hatchet-dev/hatchet#5005": "plans are tested (TestPlans); no schedule of statistics for partitioned parents",
 }
 
 // thread is how docs/complaints.md and comments of tests name one.

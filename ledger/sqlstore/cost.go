@@ -3,9 +3,11 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/big"
 	"slices"
+	"time"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
@@ -93,10 +95,24 @@ func costWhere(f ledger.CostFilter) (w where) {
 	default:
 		w.add("c.run_id = $%d", f.Run)
 	}
+	if !f.Since.IsZero() {
+		w.add("c.run_id >= $%d", firstOf(f.Since))
+	}
+	if !f.Until.IsZero() {
+		w.add("c.run_id < $%d", firstOf(f.Until))
+	}
 	if f.Owner != "" {
 		w.add("c.owner = $%d", f.Owner)
 	}
 	return w
+}
+
+// firstOf is the lowest id that a run of the millisecond of t can have.
+func firstOf(t time.Time) (id events.RunID) {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(max(t.UnixMilli(), 0)))
+	copy(id[:6], b[2:])
+	return id
 }
 
 func sumModels(ctx context.Context, tx Tx, f ledger.CostFilter, key costKey, sums map[string]*ledger.CostRow) error {
