@@ -24,7 +24,10 @@ type Agent struct {
 	Description string // for people; may be empty
 	Model       string
 	Tools       []string // in the order of the file; nil for none
-	Loop        string   // never empty
+	// Select is how many of Tools a model call is shown: those that the
+	// conversation is about, see tools.Bus. Zero means all of them.
+	Select int
+	Loop   string // never empty
 	// Limits bound each run; zero fields mean the defaults of package loops.
 	Limits events.Limits
 	// Timeout bounds a run from when it is queued; zero means none.
@@ -74,6 +77,7 @@ func (a *Agent) Hash() events.Hash {
 		Description string        `json:"description"`
 		Model       string        `json:"model"`
 		Tools       []string      `json:"tools,omitempty"`
+		Select      int           `json:"select,omitempty"` // left out, the hash is as it was before there was a choice
 		Loop        string        `json:"loop"`
 		Limits      events.Limits `json:"limits"`
 		Timeout     time.Duration `json:"timeout"`
@@ -84,7 +88,7 @@ func (a *Agent) Hash() events.Hash {
 		Taint       string        `json:"taint,omitempty"`
 		ApprovalTTL time.Duration `json:"approval_timeout,omitempty"`
 		Unpriced    string        `json:"budget_unpriced,omitempty"`
-	}{a.Name, a.Description, a.Model, a.Tools, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced})
+	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced})
 	if err != nil {
 		// Only text that is not UTF-8 fails, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))

@@ -99,6 +99,7 @@ func TestHash(t *testing.T) {
 		{"an approval", "loop:", "approve: [refund]\nloop:", false},
 		{"the default taint policy", "loop:", "taint: allow\nloop:", true},
 		{"a taint policy", "loop:", "taint: ask\nloop:", false},
+		{"a choice of tools", "loop:", "select: 2\nloop:", false},
 		{"the time to approve", "loop:", "approval_timeout: 1h\nloop:", false},
 		{"the prompt", "no instruction", "an instruction", false},
 	}

@@ -128,6 +128,7 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 		m.Fault("name", "want 1 to 64 letters, digits, \"_\" and \"-\", got %q", a.Name)
 	}
 	l.checkTools(m, a.Tools)
+	a.Select = int(m.Int("select", 1))
 	if a.Model != "" && l.Models != nil && !slices.Contains(l.Models, a.Model) {
 		m.Fault("model", "there is no model %q; %s", a.Model, choice(a.Model, l.Models))
 	}

@@ -106,6 +106,8 @@ type RunStarted struct {
 	Limits      Limits        `json:"limits"`
 	// Policy is nil for one that asks for nothing and denies nothing.
 	Policy *Policy `json:"policy,omitempty"`
+	// Select is how many of Tools a model call is shown; 0 = all.
+	Select int `json:"select,omitempty"`
 }
 
 // Policy says what stands between a run's destructive calls and the world.

@@ -28,12 +28,14 @@ type TurnStarted struct {
 // ModelCallStarted precedes every wire call to a model, and is acknowledged
 // before the request leaves. It never repeats the messages.
 type ModelCallStarted struct {
-	Turn        int      `json:"turn"`
-	Attempt     int      `json:"attempt"` // from 1, over crashes too
-	Model       string   `json:"model"`
-	RequestHash Hash     `json:"request_hash"`
-	Messages    int      `json:"messages"`
-	Tools       []string `json:"tools"`
+	Turn        int    `json:"turn"`
+	Attempt     int    `json:"attempt"` // from 1, over crashes too
+	Model       string `json:"model"`
+	RequestHash Hash   `json:"request_hash"`
+	Messages    int    `json:"messages"`
+	// Tools are those that the model was shown. Where a run selects them, a
+	// later attempt or turn takes them from here.
+	Tools []string `json:"tools"`
 }
 
 // Usage counts tokens as billed. Input is uncached input for every provider.

@@ -145,6 +145,9 @@ func (h *History) modelStarted(p events.ModelCallStarted) {
 		return
 	}
 	h.parked = nil
+	if h.offer == nil || h.offer.turn != p.Turn {
+		h.offer = &offer{turn: p.Turn, after: len(h.messages), tools: p.Tools}
+	}
 	h.turn.attempts = max(h.turn.attempts, p.Attempt)
 	if p.Attempt > 0 && !slices.Contains(h.turn.open, p.Attempt) {
 		h.turn.open = append(h.turn.open, p.Attempt)

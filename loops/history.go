@@ -38,6 +38,7 @@ type History struct {
 	notes []string
 	// unknown are calls, of any turn, that the model was told are unknown.
 	unknown []events.ToolExecutionInDoubt
+	offer   *offer
 	// revision is that of the last artifact_revision_started, 0 before.
 	revision int
 }
@@ -55,6 +56,13 @@ type turn struct {
 	told        bool
 	control     int // index of the first call that ends the run, or -1
 	validation  *events.ArtifactValidationFinished
+}
+
+// offer is what the model was last shown.
+type offer struct {
+	turn  int
+	after int // messages in the transcript at that time
+	tools []string
 }
 
 // call is a tool call of the turn in hand.
@@ -250,6 +258,18 @@ func (h *History) LastModelError() *events.ModelCallError {
 		return nil
 	}
 	return h.turn.lastError
+}
+
+// Offered returns the tools that the last model call was shown, as recorded,
+// and whether they are still the ones to show: for another attempt of that call,
+// and as long as no user message has come since. Nil before the first call.
+func (h *History) Offered() (tools []string, current bool) {
+	if h.offer == nil {
+		return nil, false
+	}
+	since := h.messages[min(h.offer.after, len(h.messages)):]
+	user := slices.ContainsFunc(since, func(m model.Message) bool { return m.Role == model.User })
+	return h.offer.tools, !user || h.offer.turn == h.NextTurn()
 }
 
 // OpenModelAttempts returns the attempts of the model call in hand that have

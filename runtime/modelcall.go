@@ -36,7 +36,10 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	if !ok {
 		return fmt.Errorf("model %q is not configured here: %w", s.agent.Model, errUnworkable)
 	}
-	specs := s.disp.Specs()
+	specs, err := s.specs(step.Messages)
+	if err != nil {
+		return err
+	}
 	req := model.Request{Model: s.agent.Model, System: s.prompt, Messages: step.Messages, MaxTokens: s.agent.Limits.MaxTokens}
 	names := make([]string, 0, len(specs))
 	for _, sp := range specs {

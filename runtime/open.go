@@ -124,7 +124,7 @@ func (s *session) bind(ctx context.Context) error {
 	}
 	s.agent = s.w.agents[started.Agent]
 	s.agent.Name, s.agent.Model, s.agent.Loop = started.Agent, started.Model, started.Loop
-	s.agent.Limits, s.agent.Tools = started.Limits, nil
+	s.agent.Limits, s.agent.Tools, s.agent.Select = started.Limits, nil, started.Select
 	for _, b := range started.Tools {
 		s.agent.Tools = append(s.agent.Tools, b.Name)
 	}
@@ -153,7 +153,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
 	s.loop = l
 	return s.Record(ctx, events.RunStarted{
 		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: a.Model,
-		Loop: l.Name(), LoopVersion: l.Version(), Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits,
+		Loop: l.Name(), LoopVersion: l.Version(), Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
 		Policy: s.policy.event(),
 	})
 }

@@ -196,10 +196,14 @@ func toolCall(c loops.PendingCall) tools.Call {
 
 // env is the run as the dispatcher sees it.
 func (s *session) env(eff tools.Effects) tools.Env {
+	var offered []string
+	if s.agent.Select > 0 {
+		offered, _ = s.offered()
+	}
 	return tools.Env{
 		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.run.Trace,
 		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s}, Past: past{s},
-		RefuseUnpriced: s.policy.priced,
+		RefuseUnpriced: s.policy.priced, Offered: offered,
 	}
 }
 

@@ -176,6 +176,7 @@ func (c *Config) validate() error {
 type Worker struct {
 	cfg    Config
 	disps  sync.Map // tenant and tool names → *tools.Dispatcher
+	buses  sync.Map // tool names → *tools.Bus: what is permitted is the same for all tenants
 	reds   sync.Map // tenant → *redact.Redactor
 	agents map[string]agents.Agent
 	loops  map[string]loops.Loop
@@ -254,6 +255,16 @@ func (w *Worker) dispatcher(red *redact.Redactor, tenant string, names []string)
 	d.Filters = append(slices.Clone(d.Filters), tools.Filter{Allow: allow})
 	made, _ := w.disps.LoadOrStore(key, tools.NewDispatcher(w.cfg.Tools, d))
 	return made.(*tools.Dispatcher)
+}
+
+// bus picks tools among those that d permits, of exactly the named tools.
+func (w *Worker) bus(d *tools.Dispatcher, names []string) *tools.Bus {
+	key := strings.Join(names, "\x00")
+	if b, ok := w.buses.Load(key); ok {
+		return b.(*tools.Bus)
+	}
+	made, _ := w.buses.LoadOrStore(key, tools.BusOf(d, tools.BusConfig{Logger: w.log}))
+	return made.(*tools.Bus)
 }
 
 // redactor is the worker's with the fingerprints of a tenant.

@@ -34,13 +34,13 @@ func (d *Dispatcher) Dispatch(ctx context.Context, env Env, c Call) (Disposition
 	if c.Attempt == 0 {
 		c.Attempt = 1
 	}
-	e, c, b := d.admit(c)
+	e, c, b := d.admit(env, c)
 	if b == nil && len(d.cfg.CallMiddleware) > 0 {
 		changed, err := d.beforeCall(ctx, c)
 		if err != nil {
 			b = &blockage{entry: e, reason: events.BlockedValidationFailed, detail: "middleware", text: d.clean(rawErrorText(err), maxOwnError)}
 		} else {
-			e, c, b = d.admit(changed)
+			e, c, b = d.admit(env, changed)
 		}
 	}
 	if b == nil {
@@ -63,10 +63,10 @@ func (d *Dispatcher) Dispatch(ctx context.Context, env Env, c Call) (Disposition
 
 // admit is lookup, filter and the check of the arguments, which come back in
 // canonical form.
-func (d *Dispatcher) admit(c Call) (*entry, Call, *blockage) {
+func (d *Dispatcher) admit(env Env, c Call) (*entry, Call, *blockage) {
 	e := d.entries[c.Name]
 	if e == nil {
-		return nil, c, &blockage{reason: events.BlockedUnknownTool, text: d.unknownText(c.Name)}
+		return nil, c, &blockage{reason: events.BlockedUnknownTool, text: d.unknownText(c.Name, env.Offered)}
 	}
 	if !permitted(c.Name, d.cfg.Filters) {
 		return e, c, &blockage{entry: e, reason: events.BlockedToolDenied, text: fmt.Sprintf("tool %s is not allowed here", c.Name)}
@@ -119,10 +119,11 @@ func invalidOf(err error) *invalid {
 	return refuse(DetailSchema, "%v", err)
 }
 
-func (d *Dispatcher) unknownText(name string) string {
-	names := make([]string, len(d.offered))
-	for i, e := range d.offered {
-		names[i] = e.def.Name
+func (d *Dispatcher) unknownText(name string, names []string) string {
+	if names == nil {
+		for _, e := range d.offered {
+			names = append(names, e.def.Name)
+		}
 	}
 	offered := "there are none"
 	if len(names) > 0 {

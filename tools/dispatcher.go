@@ -89,6 +89,9 @@ type Env struct {
 	RefuseUnpriced bool
 	// Validate overrides Config.Validate if it is not nil.
 	Validate func(ctx context.Context, def *Definition, c Call) error
+	// Offered are the tools that the model was shown, which a call of an unknown
+	// one is told; nil means all that are permitted. It decides nothing else.
+	Offered []string
 	// Bindings are those the run was started with: the stricter effect counts.
 	Bindings []events.ToolBinding
 }
