@@ -77,7 +77,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 	a.flags = f
 	c.AddCommand(
 		a.runsCommand(), a.callsCommand(), a.costsCommand(), a.whyCommand(),
-		a.indoubtCommand(), a.resolveCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.toolsCommand(), a.cancelCommand(), a.forkCommand(), a.rehearseCommand(), a.pauseCommand(), a.resumeCommand(), a.queuesCommand(), a.budgetsCommand(), a.eraseCommand(),
+		a.indoubtCommand(), a.resolveCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.toolsCommand(), a.cancelCommand(), a.forkCommand(), a.rehearseCommand(), a.pauseCommand(), a.resumeCommand(), a.queuesCommand(), a.schedulesCommand(), a.budgetsCommand(), a.eraseCommand(),
 		a.stuckCommand(), a.reconcileCommand(), a.rebuildCommand(),
 		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
 	)

@@ -255,6 +255,7 @@ func (a *app) runFields(v runView) []field {
 		{"for", either(", ", with("owner ", v.Owner), with("session ", v.Session), "tenant "+v.Tenant, "queue "+v.Queue)},
 		{"key", v.ClientKey},
 		{"attempt", attemptWords(v)},
+		{"schedule", either(", fire of ", v.Schedule, stamp(v.Fire))},
 		{"created", a.since(v.CreatedAt)},
 		{"deadline", stamp(v.Deadline)},
 		{"ended", stamp(v.EndedAt)},

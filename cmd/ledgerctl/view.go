@@ -94,6 +94,7 @@ type runView struct {
 	RetriedAs events.RunID     `json:"retried_as,omitzero"`
 	DeadSince time.Time        `json:"dead_since,omitzero"`
 	Schedule  string           `json:"schedule,omitempty"`
+	Fire      time.Time        `json:"fire,omitzero"` // of the schedule
 	ClientKey string           `json:"client_key"`
 	LimitKey  string           `json:"concurrency_key,omitempty"`
 	CreatedAt time.Time        `json:"created_at"`
@@ -125,7 +126,7 @@ func (a *app) runView(s ledger.Summary) runView {
 		},
 	}
 	v.Attempt, v.Attempts, v.RetryOf, v.RetriedAs, v.DeadSince = s.Attempt, s.MaxAttempts, s.RetryOf, s.Successor, s.DeadAt
-	v.Schedule, v.LimitKey = s.Schedule, s.ConcurrencyKey
+	v.Schedule, v.Fire, v.LimitKey = s.Schedule, ledger.FireOf(s.Run), s.ConcurrencyKey
 	if !s.HeldAt.IsZero() {
 		v.Paused = &holdView{s.HeldBy, s.HeldReason, s.HeldAt}
 	}

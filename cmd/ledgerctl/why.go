@@ -117,6 +117,9 @@ func (a *app) whyRun(ctx context.Context, st ledger.Store, name string) (explana
 	if !s.State.Ended() && !s.Deadline.IsZero() {
 		e.say("It is stopped at %s, whatever it does: that is its deadline.", a.since(s.Deadline))
 	}
+	if fire := ledger.FireOf(s.Run); !fire.IsZero() {
+		e.say("Schedule %s submitted it, for its fire of %s.", s.Schedule, stamp(fire))
+	}
 	for _, more := range []func(context.Context, ledger.Store, *explanation, ledger.Run) error{a.whyAgain, a.whyChildren, a.whyBudgets} {
 		if err := more(ctx, st, &e, s.Run); err != nil {
 			return e, err
