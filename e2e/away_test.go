@@ -20,6 +20,7 @@ const awayTTL, onTheWay = time.Second, 2 * time.Second
 // TestAwayInTheMiddle takes a server away while a worker works: the same worker
 // goes on when it is back, nothing is lost, and as long as the database is away
 // no destructive call begins.
+// RELIABILITY row 15.
 func TestAwayInTheMiddle(t *testing.T) {
 	const runs = 60
 	for _, what := range []string{"PostgreSQL", "PostgreSQL killed", "NATS"} {

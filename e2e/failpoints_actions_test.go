@@ -121,6 +121,7 @@ func hurtings(t *testing.T) (single, pairs []*hurting) {
 
 // TestFailpointActions lets workers panic, fail, lose answers, stand still and
 // be slow at the points where TestFailpoints kills them, alone and in pairs.
+// RELIABILITY rows 3, 8, 10, 14.
 func TestFailpointActions(t *testing.T) {
 	binary(t, "cmd/runner")
 	binary(t, "e2e/worker")

@@ -24,6 +24,7 @@ const journalRuns = 24
 
 // TestJournalLoss takes a part of the journal away that was acknowledged, or all
 // of it: the runs go on, and nothing happens twice.
+// RELIABILITY rows 2, 11.
 func TestJournalLoss(t *testing.T) {
 	losses := map[string]func(t *testing.T, s *site, old string){
 		"tail": func(t *testing.T, s *site, old string) {

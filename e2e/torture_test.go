@@ -15,6 +15,7 @@ import (
 
 // L5: random faults for a short while, with the seed in the log, on the system
 // that ships and on an embedded one. The long one is `make torture`.
+// RELIABILITY rows 10, 12, 13, 15, 24.
 func TestTorture(t *testing.T) {
 	for seed, args := range map[int][]string{7: {"--for", "25s"}, 8: {"--for", "12s", "--embedded"}} {
 		t.Run(fmt.Sprint(args), func(t *testing.T) {

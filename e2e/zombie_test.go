@@ -37,6 +37,7 @@ const beyondBase = `SELECT count(*) FROM events e JOIN run_epochs r ON r.run_id 
 // TestZombieInsideACall pauses a worker while the provider holds its request,
 // lets another one take over, and wakes it: the money moves once, what the
 // zombie learns late is kept, and it writes nothing else.
+// RELIABILITY row 13.
 func TestZombieInsideACall(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -122,6 +123,7 @@ func firstAttempt(t *testing.T, s *site, id events.RunID, epoch uint64) error {
 
 // TestZombieWrites pauses a worker right before it writes what only the holder
 // of the run may write, for longer than its lease.
+// RELIABILITY row 13.
 func TestZombieWrites(t *testing.T) {
 	tests := []struct {
 		point, kind string

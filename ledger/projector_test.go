@@ -195,6 +195,7 @@ func TestProjectorWaitsForDatabaseAndBroker(t *testing.T) {
 	})
 }
 
+// RELIABILITY row 12.
 func TestProjectorConfirmsOnlyWhatIsCommitted(t *testing.T) {
 	es := sealedEvents(t, 5)
 	synctest.Test(t, func(t *testing.T) {
@@ -221,7 +222,7 @@ func TestProjectorConfirmsOnlyWhatIsCommitted(t *testing.T) {
 	})
 }
 
-// RELIABILITY row 21: what one projector holds while the database is away does
+// Fault 21 of RELIABILITY: what one projector holds while the database is away does
 // not go to another as well, and what a dead one held goes to another soon.
 func TestProjectorKeepsWhatItWorksOn(t *testing.T) {
 	es := sealedEvents(t, 30)

@@ -42,6 +42,7 @@ func recorded() []events.Payload {
 }
 
 // temporalio/sdk-go#1693: a divergence says in words what was expected and what came.
+// RELIABILITY row 20.
 func TestRehearsalSaysWhereALoopDecidesOtherwise(t *testing.T) {
 	stop := loops.Stop{By: events.StoppedByFinish}
 	for name, c := range map[string]struct {

@@ -59,6 +59,7 @@ func TestDestructiveCallMayOutlastItsLease(t *testing.T) {
 	}
 }
 
+// RELIABILITY row 18.
 func TestKeyedCallWhoseKeyIsForgottenWaitsForAPerson(t *testing.T) {
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{Recovery: tools.Keyed(500 * time.Millisecond)}, func(context.Context, *tools.Invocation, text) (string, error) {
 		return "", errLost
@@ -101,6 +102,7 @@ func TestRefusalNowIsNoOutcomeOfACallThatMayHaveTakenEffect(t *testing.T) {
 	w.whole()
 }
 
+// RELIABILITY row 19.
 func TestModelAsksAgainForWhatIsInDoubt(t *testing.T) {
 	var p provider
 	w := newWorld(t, scripted.Script(payOnce, payOnce, finish), pay(tools.Definition{InDoubtContinue: true}, func(_ context.Context, inv *tools.Invocation, _ text) (string, error) {

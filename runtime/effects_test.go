@@ -53,6 +53,7 @@ func (p *provider) effects() (n int) {
 var errLost = errors.New("connection reset while waiting for the answer")
 
 // faremeter/interchange PR#84
+// RELIABILITY row 6.
 func TestUnclearOutcomeWaitsForAPerson(t *testing.T) {
 	var p provider
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{}, func(_ context.Context, inv *tools.Invocation, _ text) (string, error) {
@@ -82,6 +83,7 @@ func TestUnclearOutcomeWaitsForAPerson(t *testing.T) {
 	w.whole()
 }
 
+// RELIABILITY row 6.
 func TestKeyedCallIsMadeAgainUnderTheSameKey(t *testing.T) {
 	var p provider
 	tries := atomic.Int64{}
@@ -102,6 +104,7 @@ func TestKeyedCallIsMadeAgainUnderTheSameKey(t *testing.T) {
 	w.whole()
 }
 
+// RELIABILITY row 5.
 func TestProbeSettlesWhatNobodyKnows(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -149,6 +152,7 @@ func TestProbeSettlesWhatNobodyKnows(t *testing.T) {
 	}
 }
 
+// RELIABILITY row 19.
 func TestAnotherRunGetsTheEarlierOutcome(t *testing.T) {
 	var p provider
 	def := tools.Definition{Scope: tools.ScopeTenant, Window: tools.Forever}
@@ -171,6 +175,7 @@ func TestAnotherRunGetsTheEarlierOutcome(t *testing.T) {
 	w.whole()
 }
 
+// RELIABILITY row 19.
 func TestSameIdentityWithOtherArgumentsIsAConflict(t *testing.T) {
 	var p provider
 	type order struct {
@@ -298,6 +303,7 @@ func (f *faultyLedger) Park(ctx context.Context, l ledger.Lease, p ledger.Prefix
 	return err
 }
 
+// RELIABILITY rows 3, 8.
 func TestLostAnswersOfTheDatabaseAreAskedAgain(t *testing.T) {
 	var p provider
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{Timeout: 20 * time.Second}, func(_ context.Context, inv *tools.Invocation, _ text) (string, error) {
@@ -331,6 +337,7 @@ func (f *awayLedger) Begin(ctx context.Context, l ledger.Lease, p ledger.Prefix,
 	return f.Store.Begin(ctx, l, p, in)
 }
 
+// RELIABILITY row 15.
 func TestNoDestructiveCallWhileTheDatabaseIsAway(t *testing.T) {
 	var p provider
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{}, func(_ context.Context, inv *tools.Invocation, _ text) (string, error) {
@@ -352,6 +359,7 @@ func TestNoDestructiveCallWhileTheDatabaseIsAway(t *testing.T) {
 	w.whole()
 }
 
+// RELIABILITY row 13.
 func TestZombieKeepsItsOutcomeAndNothingElse(t *testing.T) {
 	var p provider
 	in, out := make(chan struct{}), make(chan struct{})

@@ -41,6 +41,7 @@ func (w *world) withFullJournal() *fullJournal {
 }
 
 // restatedev/restate#5374
+// RELIABILITY row 22.
 func TestHeartbeatsGoOnWhileTheJournalIsFull(t *testing.T) {
 	in, out := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{Timeout: time.Minute}, func(_ context.Context, inv *tools.Invocation, _ text) (string, error) {
@@ -72,6 +73,7 @@ func TestHeartbeatsGoOnWhileTheJournalIsFull(t *testing.T) {
 	w.whole()
 }
 
+// RELIABILITY row 22.
 func TestShutdownDoesNotWaitForAFullJournal(t *testing.T) {
 	in, out := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, scripted.Script(payOnce, finish), pay(tools.Definition{Timeout: time.Minute}, func(context.Context, *tools.Invocation, text) (string, error) {

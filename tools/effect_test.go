@@ -134,6 +134,7 @@ func TestBlockedBeforeItBegins(t *testing.T) {
 }
 
 // What the tool says decides between not applied, applied and nobody knows.
+// RELIABILITY row 17.
 func TestOutcomesOfADestructiveCall(t *testing.T) {
 	plain, gone := errors.New("502 from "+canary), errors.New("connection refused")
 	tests := []struct {
@@ -152,7 +153,7 @@ func TestOutcomesOfADestructiveCall(t *testing.T) {
 		{"already there, keyed", tools.Keyed(time.Hour), false, nil, tools.AlreadyApplied("ok"), events.EffectApplied, ""},
 		{"already there, fenced", tools.Fenced(), false, nil, tools.AlreadyApplied("ok"), events.EffectApplied, ""},
 		{"keyed again works", tools.Keyed(time.Hour), true, "ok", nil, events.EffectApplied, ""},
-		// Row 17 of RELIABILITY: a definite error after an unclear attempt proves nothing.
+		// A definite error after an unclear attempt proves nothing.
 		{"no effect after an unclear attempt", tools.Keyed(time.Hour), true, nil, tools.NoEffect(gone), events.EffectInDoubt, tools.CauseUnclearError},
 		{"fenced refusal of ours", tools.Fenced(), true, nil, tools.AlreadyApplied("ok"), events.EffectApplied, ""},
 	}

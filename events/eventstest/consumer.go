@@ -81,7 +81,7 @@ func redelivery(t *testing.T, h Harness) {
 	eventually(t, "nothing is left", func() bool { n, err := c.Lag(t.Context()); return err == nil && n == 0 })
 }
 
-// inProgress: RELIABILITY row 21. A slow reader keeps what it has, and a dead
+// inProgress: fault 21 of RELIABILITY. A slow reader keeps what it has, and a dead
 // one loses it soon.
 func inProgress(t *testing.T, h Harness) {
 	j, c, other := h.Journal(t, "w1"), h.Consumer(t), h.Consumer(t)

@@ -54,6 +54,7 @@ func testBegun(t *testing.T, h Harness) {
 	}
 }
 
+// RELIABILITY row 3.
 func testSameToken(t *testing.T, h Harness) {
 	a := start(t, h)
 	in := refund()
@@ -159,6 +160,7 @@ func testEndedRun(t *testing.T, h Harness) {
 }
 
 // hatchet-dev/hatchet#552
+// RELIABILITY rows 4, 5.
 func testOpaqueTakeover(t *testing.T, h Harness) {
 	for _, kind := range []string{ledger.RecoveryNone, ledger.RecoveryProbe} {
 		a := start(t, h)
@@ -236,6 +238,7 @@ func testOwnOutcome(t *testing.T, h Harness) {
 	b.want(ledger.Replay, refund(amount(6))) // its own, whatever it asks
 }
 
+// RELIABILITY row 19.
 func testReplayAndConflict(t *testing.T, h Harness) {
 	a := start(t, h)
 	in := refund()

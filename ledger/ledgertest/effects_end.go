@@ -63,6 +63,7 @@ func testEndKinds(t *testing.T, h Harness) {
 	}
 }
 
+// RELIABILITY row 8.
 func testEndTwice(t *testing.T, h Harness) {
 	for _, kind := range []ledger.OutcomeKind{ledger.Applied, ledger.NotApplied, ledger.Unclear} {
 		a := start(t, h)
@@ -186,6 +187,7 @@ func testLateApplied(t *testing.T, h Harness) {
 	d.want(ledger.Execute, refund())
 }
 
+// RELIABILITY row 17.
 func testErrorAfterUnclear(t *testing.T, h Harness) {
 	for _, kind := range []string{ledger.RecoveryKeyed, ledger.RecoveryFenced} {
 		a := start(t, h)

@@ -41,6 +41,7 @@ func testKeyedRepeat(t *testing.T, h Harness) {
 	b.want(ledger.Replay, refund(keyed))
 }
 
+// RELIABILITY row 18.
 func testKeyedExpired(t *testing.T, h Harness) {
 	keyed := recovery(ledger.RecoveryKeyed)
 	a := start(t, h)

@@ -80,6 +80,7 @@ func testResolveStates(t *testing.T, h Harness) {
 	}
 }
 
+// RELIABILITY row 14.
 func testResolveQuiescence(t *testing.T, h Harness) {
 	for _, state := range []events.EffectState{events.EffectNotApplied, events.EffectAbandoned} {
 		a := start(t, h)

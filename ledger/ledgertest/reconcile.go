@@ -139,7 +139,8 @@ func (a *actor) refund(kind ledger.OutcomeKind, opts ...func(*ledger.Intent)) le
 	return v
 }
 
-// RELIABILITY 4 row 16: PITR restore, or an asynchronous replica promoted.
+// It is a restore to a point in time, or an asynchronous replica promoted.
+// RELIABILITY row 16.
 func testReconcile(t *testing.T, h Harness) {
 	b := newBook(t, h)
 	opened := func() *actor { a := start(t, h); a.opening(); a.flush(); return a }
