@@ -114,6 +114,10 @@ var modules = map[string]string{
 	"golang.org/x/sync":                        "runtime/... events/... ledger/... tools cmd/... e2e/... bench/...",
 	"golang.org/x/time":                        "runtime/... model/...",
 
+	"codeberg.org/readeck/go-readability/v2":          "tools/extract",
+	"github.com/JohannesKaufmann/html-to-markdown/v2": "tools/extract",
+	"github.com/ledongthuc/pdf":                       "tools/extract",
+
 	// Packages named runtime hide it; see docs/decisions/0001.
 	"runtime": "internal/telemetry events/internal/commit e2e/... bench/...",
 }

@@ -1,0 +1,276 @@
+package extract
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/netguard"
+	"github.com/daybookhq/daybook/tools/netguard/netguardtest"
+	"github.com/daybookhq/daybook/tools/toolstest"
+)
+
+// TestMain makes children of this program: the real one, and some that behave
+// as a parser that was broken.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "extract-") {
+		os.Exit(m.Run())
+	}
+	switch os.Args[1] {
+	case "extract-child":
+		os.Exit(Child(os.Stdin, os.Stdout))
+	case "extract-crash":
+		os.Exit(3)
+	case "extract-garbage":
+		fmt.Println("not what was asked for")
+	case "extract-flood":
+		for {
+			if _, err := os.Stdout.WriteString(strings.Repeat(`"`, 1<<16)); err != nil {
+				os.Exit(1)
+			}
+		}
+	case "extract-memory", "extract-cpu":
+		if err := confine(task{Memory: 64 << 20, CPUSeconds: 1}); err != nil {
+			os.Exit(9)
+		}
+		var all [][]byte
+		for os.Args[1] == "extract-memory" {
+			b := make([]byte, 1<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			all = append(all, b)
+		}
+		for n := 0; ; n++ {
+			all = append(all[:0], nil)
+		}
+	case "extract-tree":
+		// A grandchild that holds the pipes open, and says under which number.
+		c := exec.Command("/bin/sleep", "600")
+		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := c.Start(); err != nil {
+			os.Exit(1)
+		}
+		if err := os.WriteFile(os.Args[2], fmt.Append(nil, c.Process.Pid), 0o600); err != nil {
+			os.Exit(1)
+		}
+		_ = c.Wait()
+	case "extract-env":
+		_ = json.NewEncoder(os.Stdout).Encode(document{Text: strings.Join(os.Environ(), " ")})
+	}
+	os.Exit(0)
+}
+
+func self(t *testing.T, args ...string) []string {
+	t.Helper()
+	me, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{me}, args...)
+}
+
+// reader reads what docs.example.com serves: by path a type and a body.
+func reader(t *testing.T, command []string, limits Limits, site map[string][2]string) (*Reader, *netguardtest.Internet) {
+	t.Helper()
+	in := netguardtest.New(t)
+	in.HandleFunc("docs.example.com", func(w http.ResponseWriter, r *http.Request) {
+		page, ok := site[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header()["Content-Type"] = nil
+		if page[0] != "" {
+			w.Header().Set("Content-Type", page[0])
+		}
+		_, _ = io.WriteString(w, page[1])
+	})
+	rd, err := NewReader(Options{Policy: netguard.Policy{Allow: []string{"docs.example.com"}, Net: in.Net()}, Command: command, Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rd, in
+}
+
+func call(t *testing.T, r *Reader, url string) events.ToolResult {
+	t.Helper()
+	tool, err := Tool(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, _ := json.Marshal(map[string]string{"url": url})
+	d, _ := toolstest.DispatchAndCollect(t, toolstest.Probe{Tool: tool, Arguments: args})
+	return d.Result
+}
+
+func TestExtract(t *testing.T) {
+	word := makeDOCX(t, "word/document.xml", wordHead+"<w:p><w:r><w:t>Low water</w:t></w:r></w:p>"+wordTail)
+	r, in := reader(t, self(t, "extract-child"), Limits{}, map[string][2]string{
+		"/a.pdf":     {"application/pdf", string(makePDF("Tides", "High water"))},
+		"/b":         {"application/octet-stream", string(makePDF("Tides", "High water"))},
+		"/c.docx":    {docxType, string(word)},
+		"/d.docx":    {"application/zip", string(word)},
+		"/e":         {"text/html; charset=utf-8", article},
+		"/f.md":      {"", "# Low water"},
+		"/g.txt":     {"text/plain", "Low water"},
+		"/h.json":    {"application/json", `{"water":"low"}`},
+		"/i.png":     {"image/png", "\x89PNG"},
+		"/j":         {"", "\x00\x01\x02"},
+		"/k.pdf":     {"application/pdf", "not a pdf at all"},
+		"/l":         {"text/plain", " \n"},
+		"/long":      {"text/plain", strings.Repeat("x", 2<<20)},
+		"/bomb.pdf":  {"application/pdf", string(bombPDF(400 << 20))},
+		"/bomb.docx": {docxType, string(makeDOCX(t, "word/document.xml", wordHead+strings.Repeat("<w:p></w:p>", 1<<20)+wordTail))},
+	})
+	for _, tt := range []struct{ path, want, title, err string }{
+		{"/a.pdf", "Tides\n\nHigh water", "Tides", ""},
+		{"/b?x=1", "Tides\n\nHigh water", "Tides", ""},
+		{"/c.docx", "Low water", "", ""},
+		{"/d.docx", "Low water", "", ""},
+		{"/e", "Tides of tea\n\nTea follows the tides, as every harbour knows", "Tides of tea", ""},
+		{"/f.md", "# Low water", "", ""},
+		{"/g.txt", "Low water", "", ""},
+		{"/h.json", `{"water":"low"}`, "", ""},
+		{"/l", " \nthe document has no text in it", "", ""},
+		{"/i.png", "", "", `documents of type "image/png" are not read`},
+		{"/j", "", "", `documents of type "" are not read`},
+		{"/k.pdf", "", "", "the document could not be parsed: it is damaged"},
+		{"/missing", "", "", "the document could not be had: status 404"},
+		{"/bomb.docx", "", "", "the document could not be parsed: it unpacks to too much"},
+		{"/bomb.pdf", "", "", "the document could not be parsed"},
+	} {
+		t.Run("SG-75 "+tt.path, func(t *testing.T) {
+			res := call(t, r, "https://docs.example.com"+tt.path)
+			ok := res.Status == tools.Completed && strings.HasPrefix(res.Output, tt.want) && len(res.Sources) == 1 &&
+				res.Sources[0] == events.Source{Title: tt.title, URL: "https://docs.example.com" + tt.path}
+			if tt.err != "" {
+				ok = res.Status == tools.Failed && strings.HasPrefix(res.Error, tt.err)
+			}
+			if !ok || res.Trust != string(tools.External) {
+				t.Errorf("%.300s", fmt.Sprintf("%+v", res))
+			}
+		})
+	}
+	t.Run("SG-75 a long one is cut twice, and says so", func(t *testing.T) {
+		p, err := r.Read(t.Context(), "https://docs.example.com/long")
+		if err != nil || !p.Cut || len(p.Text) != 1<<20 {
+			t.Errorf("%d bytes, cut %v, %v", len(p.Text), p.Cut, err)
+		}
+		if res := call(t, r, "https://docs.example.com/long"); res.Truncated == nil {
+			t.Errorf("%d bytes and not cut", len(res.Output))
+		}
+	})
+	t.Run("SG-75 the kit", func(t *testing.T) {
+		tool, err := Tool(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		toolstest.TestTool(t, tool, toolstest.ToolCase{ValidArguments: json.RawMessage(`{"url":"https://docs.example.com/g.txt"}`)})
+	})
+	t.Run("SG-75 behind the guard", func(t *testing.T) {
+		before := len(in.Dialled())
+		for _, url := range []string{"https://169.254.169.254/", "http://docs.example.com/", "https://other.example.com/", "file:///etc/passwd"} {
+			if res := call(t, r, url); res.Status != tools.Failed || !strings.HasPrefix(res.Error, "refused: ") {
+				t.Errorf("%s: %+v", url, res)
+			}
+		}
+		if got := len(in.Dialled()); got != before {
+			t.Errorf("%d connections attempted", got-before)
+		}
+	})
+}
+
+func TestParsersThatMisbehave(t *testing.T) {
+	t.Setenv("DAYBOOK_SECRET", "s3cret")
+	site := map[string][2]string{"/": {"text/plain", "x"}}
+	for _, tt := range []struct {
+		name, command string
+		limits        Limits
+		want          string
+	}{
+		{"crashes", "extract-crash", Limits{}, "it breaks the parser"},
+		{"says something else", "extract-garbage", Limits{}, "it breaks the parser"},
+		{"never ends talking", "extract-flood", Limits{Text: 1000}, "it breaks the parser"},
+		{"takes all memory", "extract-memory", Limits{Time: time.Minute}, "it breaks the parser"},
+		{"takes all processor time", "extract-cpu", Limits{Time: time.Minute}, "it breaks the parser"},
+	} {
+		t.Run("SG-75 "+tt.name, func(t *testing.T) {
+			r, _ := reader(t, self(t, tt.command), tt.limits, site)
+			if res := call(t, r, "https://docs.example.com/"); res.Status != tools.Failed || !strings.Contains(res.Error, tt.want) {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+	t.Run("SG-75 hangs: killed with all that it started", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "pid")
+		r, _ := reader(t, self(t, "extract-tree", file), Limits{Time: 3 * time.Second}, site)
+		if res := call(t, r, "https://docs.example.com/"); res.Status != tools.Failed || res.Error != "the document could not be parsed in 3s" {
+			t.Errorf("%+v", res)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid := 0
+		_, _ = fmt.Sscan(string(b), &pid)
+		for deadline := time.Now().Add(30 * time.Second); ; {
+			if gone(pid) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d lives on", pid)
+			}
+		}
+	})
+	t.Run("SG-75 a caller that gives up", func(t *testing.T) {
+		r, _ := reader(t, self(t, "extract-tree", filepath.Join(t.TempDir(), "pid")), Limits{Time: time.Minute}, site)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := r.Read(ctx, "https://docs.example.com/"); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "cancelled") {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("SG-75 knows nothing of this process", func(t *testing.T) {
+		r, _ := reader(t, self(t, "extract-env"), Limits{}, site)
+		if res := call(t, r, "https://docs.example.com/"); res.Status != tools.Completed || strings.Contains(res.Output, "s3cret") || strings.Contains(res.Output, "PATH=") {
+			t.Errorf("%+v", res)
+		}
+	})
+	t.Run("SG-75 no program", func(t *testing.T) {
+		r, _ := reader(t, []string{"/no/such/program"}, Limits{}, site)
+		if res := call(t, r, "https://docs.example.com/"); res.Status != tools.Failed || strings.Contains(res.Error, "/no/such") {
+			t.Errorf("%+v", res)
+		}
+		for _, o := range []Options{
+			{Policy: netguard.Policy{Allow: []string{"*"}}},
+			{Command: []string{"x"}},
+			{Policy: netguard.Policy{Allow: []string{"*"}}, Command: []string{"x"}, Limits: Limits{Memory: -1}},
+		} {
+			if _, err := NewReader(o); err == nil {
+				t.Errorf("%+v is accepted", o)
+			}
+		}
+	})
+}
+
+// gone reports whether a process has ended; one that nobody has waited for has.
+func gone(pid int) bool {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return true
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(b), ") Z ")
+}
