@@ -41,6 +41,14 @@ func (s *site) healedBut(t *testing.T, p *provider, all []ledger.Run, poison int
 	until(t, "all runs to end", func() error { return s.ended(t, all) })
 	until(t, "no fact to be left", func() error { return s.none(t, "pending facts", `SELECT count(*) FROM facts`) })
 	until(t, "be whole", func() error { return s.whole(t, [16]byte{}) })
+	until(t, "be folded and fed", func() error { // a projector may just have been started
+		return s.none(t, "runs that are not folded or fed", `SELECT count(*) FROM runs r LEFT JOIN run_folds f ON f.run_id = r.id
+			WHERE f.run_id IS NULL OR f.top_seq = 0 OR f.folded_seq <> f.top_seq OR f.fed_seq <> f.top_seq`)
+	})
+	// What a last barrier brought is folded a moment later.
+	until(t, "summaries to add up", func() error {
+		return s.none(t, "summaries whose events do not", `SELECT count(*) FROM run_summaries m WHERE m.events <> (SELECT count(*) FROM events e WHERE e.run_id = m.run_id)`)
+	})
 	until(t, "be in the feed", func() error { return s.fed(t) })
 	if n := p.once(t); n != len(all)-refused {
 		t.Errorf("%d effects, want %d", n, len(all)-refused)
@@ -52,12 +60,11 @@ func (s *site) healedBut(t *testing.T, p *provider, all []ledger.Run, poison int
 		t.Errorf("%d runs have finished, want %d", n, len(all)-refused)
 	}
 	for what, sql := range map[string]string{
-		"failed runs":                          `SELECT count(*) FROM runs WHERE state = 'failed'`,
-		"sequences with two events":            `SELECT count(*) FROM (SELECT 1 FROM events GROUP BY run_id, seq HAVING count(*) > 1) twice`,
-		"events whose id is there twice":       `SELECT count(*) FROM (SELECT 1 FROM events GROUP BY event_id HAVING count(*) > 1) twice`,
-		"histories with a hole":                `SELECT count(*) FROM (SELECT run_id FROM events GROUP BY run_id HAVING max(seq) <> count(*) OR min(seq) <> 1) holes`,
-		"calls with two terminal rows":         `SELECT count(*) FROM (SELECT 1 FROM tool_call_records WHERE terminal GROUP BY run_id, turn, call_index HAVING count(*) > 1) twice`,
-		"summaries whose events do not add up": `SELECT count(*) FROM run_summaries m WHERE m.events <> (SELECT count(*) FROM events e WHERE e.run_id = m.run_id)`,
+		"failed runs":                    `SELECT count(*) FROM runs WHERE state = 'failed'`,
+		"sequences with two events":      `SELECT count(*) FROM (SELECT 1 FROM events GROUP BY run_id, seq HAVING count(*) > 1) twice`,
+		"events whose id is there twice": `SELECT count(*) FROM (SELECT 1 FROM events GROUP BY event_id HAVING count(*) > 1) twice`,
+		"histories with a hole":          `SELECT count(*) FROM (SELECT run_id FROM events GROUP BY run_id HAVING max(seq) <> count(*) OR min(seq) <> 1) holes`,
+		"calls with two terminal rows":   `SELECT count(*) FROM (SELECT 1 FROM tool_call_records WHERE terminal GROUP BY run_id, turn, call_index HAVING count(*) > 1) twice`,
 	} {
 		if err := s.none(t, what, sql); err != nil {
 			t.Error(err)

@@ -103,7 +103,7 @@ func (s *site) feedInOrder(t *testing.T) {
 	last := map[string]uint64{}
 	copies := 0
 	for n := uint64(0); n < total; {
-		batch, err := c.Fetch(1000)
+		batch, err := c.Fetch(int(min(1000, total-n))) // one that asks for more than there is waits for it
 		if err != nil {
 			t.Fatal(err)
 		}

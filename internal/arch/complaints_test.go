@@ -17,9 +17,7 @@ var update = flag.Bool("update", false, "write the tests of each row into docs/c
 
 // openComplaints: thread → why no test names it yet. A row that has got a test
 // goes from here.
-var openComplaints = map[string]string{
-	"hatchet-dev/hatchet#5005": "plans are tested (TestPlans); no schedule of statistics for partitioned parents",
-}
+var openComplaints = map[string]string{}
 
 // thread is how docs/complaints.md and comments of tests name one.
 var thread = regexp.MustCompile(`[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+(?: PR)?#[0-9]+`)

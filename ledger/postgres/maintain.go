@@ -13,8 +13,12 @@ const (
 	// partitionsAhead is how many months there are partitions for beyond this one.
 	partitionsAhead = 2
 	// analyzeEvery is how old the statistics of partitioned tables may become:
-	// autovacuum never makes those of a parent.
-	analyzeEvery = 6 * time.Hour
+	// autovacuum never makes those of a parent. A table that has grown to
+	// analyzeGrowth times what it held then, and by analyzeRows at least, has them
+	// made again at once: those of a table that was empty say nothing at all.
+	analyzeEvery  = 6 * time.Hour
+	analyzeGrowth = 2
+	analyzeRows   = 1000
 	// maintainLock keeps two processes from doing it at once.
 	maintainLock = "hashtext('daybook maintenance')"
 )
@@ -54,7 +58,8 @@ func (d *database) Maintain(ctx context.Context) (done []string, err error) {
 }
 
 // analyze makes the statistics of a partitioned table and its partitions, if
-// they are older than analyzeEvery and nobody else is at it.
+// they are due and nobody else is at it. How many rows there are is the server's
+// own running count, which costs nothing to ask.
 func (d *database) analyze(ctx context.Context, parent string) (done bool, err error) {
 	err = d.Write(ctx, func(ctx context.Context, tx sqlstore.Tx) error {
 		done = false
@@ -63,8 +68,10 @@ func (d *database) analyze(ctx context.Context, parent string) (done bool, err e
 			return err
 		}
 		err := tx.QueryRow(ctx, fmt.Sprintf(`
-			SELECT coalesce((SELECT last_analyze > clock_timestamp() - interval '%d seconds' FROM pg_stat_user_tables WHERE relid = to_regclass($1)), false)`,
-			int(analyzeEvery.Seconds())), parent).Scan(&fresh)
+			SELECT coalesce((SELECT last_analyze > clock_timestamp() - interval '%d seconds' FROM pg_stat_user_tables WHERE relid = to_regclass($1)), false)
+			AND (SELECT coalesce(sum(s.n_live_tup), 0) FROM pg_partition_tree(to_regclass($1)) p JOIN pg_stat_user_tables s ON s.relid = p.relid WHERE p.isleaf)
+				< (SELECT greatest(reltuples, 0) * %d + %d FROM pg_class WHERE oid = to_regclass($1))`,
+			int(analyzeEvery.Seconds()), analyzeGrowth, analyzeRows), parent).Scan(&fresh)
 		if err != nil || fresh {
 			return err
 		}
