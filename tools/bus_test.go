@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,6 +154,12 @@ func TestOverlapWarning(t *testing.T) {
 		}
 		if got := len(b.Overlaps()); got != 3*want {
 			t.Errorf("quiet %v: overlaps %v, want %d", quiet, b.Overlaps(), 3*want)
+		}
+	}
+	for rest, want := range map[string]int{"alpha beta gamma delta epsilon zeta eta theta omega": 1, "alpha beta gamma delta epsilon zeta eta psi omega": 0} {
+		b := bus(t, tools.BusConfig{}, declare(t, "a", "alpha beta gamma delta epsilon zeta eta theta iota"), declare(t, "b", rest))
+		if got := b.Overlaps(); len(got) != want {
+			t.Errorf("%q: overlaps %v, want %d: nearly the same is eight words out of ten", rest, got, want)
 		}
 	}
 	many := make([]tools.Tool, 2000)
@@ -386,5 +393,27 @@ func TestBusOfADispatcher(t *testing.T) {
 	}
 	if b.Dispatcher() != d || b.Catalog() != d.Catalog() {
 		t.Error("the bus is of another dispatcher")
+	}
+}
+
+// Selections, calls and traces at the same time share nothing but counters.
+func TestBusIsSafeForConcurrentUse(t *testing.T) {
+	b := office(t, tools.BusConfig{Limit: 3})
+	want := b.Select("is there rain tomorrow?", 0)[:2] // the third goes by usage
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				if got := b.Select("is there rain tomorrow?", 0); !slices.Equal(got[:2], want) {
+					t.Errorf("%q, want %q first", got, want)
+				}
+				b.Trace("walk along links", 2)
+				b.Invoke(t.Context(), tools.Env{}, tools.Call{Name: "read_inbox"})
+			}
+		})
+	}
+	all.Wait()
+	if got := b.Usage()["read_inbox"]; got != 400 {
+		t.Errorf("usage %d, want 400", got)
 	}
 }
