@@ -22,6 +22,8 @@ var packages = map[string]string{
 	"tools":           "events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"tools/...":       "tools tools/netguard events redact internal/canonical internal/fault internal/telemetry",
 	"tools/toolstest": "tools tools/bogus events redact internal/canonical",
+	// Hits are read as documents.
+	"tools/search": "tools tools/netguard tools/extract events redact internal/canonical",
 	// The door to the network, for all tools that have one; see docs/decisions/0014.
 	"tools/netguard":              "",
 	"tools/netguard/netguardtest": "tools/netguard",
