@@ -16,7 +16,7 @@ export GORACE ?= atexit_sleep_ms=0
 TAGGED := $(wildcard internal/fault e2e)
 FAULTS := -tags daybook_faults
 
-.PHONY: help test test-run check fmt vet tidy staticcheck arch generate models torture bench images
+.PHONY: help test test-run check fmt vet tidy staticcheck arch generate models mutations mutations-quick simulation torture bench images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,13 @@ models: ## the protocol and its wrong designs in Spin: each comes out as it must
 MUTATIONS ?= # flags, such as -bugs early_probe,no_fence or -all
 mutations: ## every seeded bug of internal/bug is found by the tests that must find it
 	go run ./internal/bug/cmd/mutations $(MUTATIONS)
+
+mutations-quick: ## eight of them, each against its quickest layer; in CI
+	go run ./internal/bug/cmd/mutations -quick
+
+SIM ?= -seeds 400 # flags; -seeds 1 -seed N repeats one
+simulation: ## whole systems in virtual time, a seed each (SIM='-seeds 2000'); in CI
+	go test -count=1 -timeout 2h -run '^TestSimulation$$' ./runtime/simulation $(SIM)
 
 failpoints: ## every action at every failpoint, every seed of the chaos: an hour or more
 	DAYBOOK_E2E_ALL=1 go test $(FAULTS) -timeout 4h -v -run '^TestFailpoint(Actions|Errands)$$' ./e2e

@@ -26,7 +26,7 @@ type Rates struct {
 // seed. Cut takes the database away from this worker for good: as far as
 // anybody else can see, its process has been killed. Safe for concurrent use.
 type Faulty struct {
-	*sqlstore.Store
+	Between
 
 	mu    sync.Mutex
 	rng   *rand.Rand
@@ -43,7 +43,9 @@ func NewFaulty(s *sqlstore.Store, seed uint64, r Rates) *Faulty {
 	if r.MaxDelay == 0 {
 		r.MaxDelay = 20 * time.Millisecond
 	}
-	return &Faulty{Store: s, rng: rand.New(rand.NewPCG(seed, 1)), rates: r, calls: map[string]int{}, dead: make(chan struct{})}
+	f := &Faulty{rng: rand.New(rand.NewPCG(seed, 1)), rates: r, calls: map[string]int{}, dead: make(chan struct{})}
+	f.Between = Between{Store: s, Call: f.call}
+	return f
 }
 
 // CutAfter makes the n-th call from now the last one: it is done, and its answer
@@ -126,88 +128,31 @@ func (f *Faulty) draw() (fault string, delay time.Duration) {
 // away is what a caller hears without an answer.
 func away(what string) error { return fmt.Errorf("injected: %s: %w", what, ledger.ErrUnavailable) }
 
-// asked makes one call of f.
-func asked[T any](ctx context.Context, f *Faulty, what string, call func() (T, error)) (T, error) {
-	var none T
+// call makes one call of the store, or none, or two.
+func (f *Faulty) call(ctx context.Context, what string, _ events.RunID, ask func(context.Context) error) error {
 	fault, delay := f.draw()
 	switch fault {
 	case "cut", "refuse":
-		return none, away(what)
+		return away(what)
 	case "lose", "last":
-		_, _ = call()
-		return none, away(what + ": done, and the answer is lost")
+		_ = ask(ctx)
+		return away(what + ": done, and the answer is lost")
 	case "twice":
-		_, _ = call()
+		_ = ask(ctx)
 	case "delay":
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
-			return none, away(what)
+			return away(what)
 		}
 	}
-	v, err := call()
+	err := ask(ctx)
 	select {
 	case <-f.dead: // meanwhile
-		return none, away(what)
+		return away(what)
 	default:
-		return v, err
+		return err
 	}
-}
-
-// told is asked for a call that returns nothing but an error.
-func told(ctx context.Context, f *Faulty, what string, call func() error) error {
-	_, err := asked(ctx, f, what, func() (struct{}, error) { return struct{}{}, call() })
-	return err
-}
-
-// Claim implements ledger.Runs.
-func (f *Faulty) Claim(ctx context.Context, r ledger.ClaimRequest) ([]ledger.Claim, error) {
-	return asked(ctx, f, "claim", func() ([]ledger.Claim, error) { return f.Store.Claim(ctx, r) })
-}
-
-// Base implements ledger.Runs.
-func (f *Faulty) Base(ctx context.Context, l ledger.Lease) (ledger.Base, error) {
-	return asked(ctx, f, "base", func() (ledger.Base, error) { return f.Store.Base(ctx, l) })
-}
-
-// Heartbeat implements ledger.Runs.
-func (f *Faulty) Heartbeat(ctx context.Context, worker string, ls []ledger.Lease) ([]ledger.Beat, error) {
-	return asked(ctx, f, "heartbeat", func() ([]ledger.Beat, error) { return f.Store.Heartbeat(ctx, worker, ls) })
-}
-
-// Flush implements ledger.Barriers.
-func (f *Faulty) Flush(ctx context.Context, l ledger.Lease, p ledger.Prefix) ([]events.Fact, error) {
-	return asked(ctx, f, "flush", func() ([]events.Fact, error) { return f.Store.Flush(ctx, l, p) })
-}
-
-// Park implements ledger.Barriers.
-func (f *Faulty) Park(ctx context.Context, l ledger.Lease, p ledger.Prefix, park ledger.Parking) error {
-	return told(ctx, f, "park", func() error { return f.Store.Park(ctx, l, p, park) })
-}
-
-// Finish implements ledger.Barriers.
-func (f *Faulty) Finish(ctx context.Context, l ledger.Lease, p ledger.Prefix, e ledger.Ending) error {
-	return told(ctx, f, "finish", func() error { return f.Store.Finish(ctx, l, p, e) })
-}
-
-// Release implements ledger.Barriers.
-func (f *Faulty) Release(ctx context.Context, l ledger.Lease, p ledger.Prefix) error {
-	return told(ctx, f, "release", func() error { return f.Store.Release(ctx, l, p) })
-}
-
-// Begin implements ledger.Effects.
-func (f *Faulty) Begin(ctx context.Context, l ledger.Lease, p ledger.Prefix, in ledger.Intent) (ledger.Verdict, error) {
-	return asked(ctx, f, "begin", func() (ledger.Verdict, error) { return f.Store.Begin(ctx, l, p, in) })
-}
-
-// End implements ledger.Effects.
-func (f *Faulty) End(ctx context.Context, l ledger.Lease, p ledger.Prefix, out ledger.Outcome) (ledger.Settlement, error) {
-	return asked(ctx, f, "end", func() (ledger.Settlement, error) { return f.Store.End(ctx, l, p, out) })
-}
-
-// Resolve implements ledger.Effects.
-func (f *Faulty) Resolve(ctx context.Context, r ledger.Resolution) (ledger.Settlement, error) {
-	return asked(ctx, f, "resolve", func() (ledger.Settlement, error) { return f.Store.Resolve(ctx, r) })
 }
 
 // FireDue implements ledger.Schedules. It has no faults but the cut: it is called

@@ -5,6 +5,7 @@
 //	go run ./internal/bug/cmd/mutations
 //	go run ./internal/bug/cmd/mutations -bugs early_probe,no_fence
 //	go run ./internal/bug/cmd/mutations -all       # every layer against every bug
+//	go run ./internal/bug/cmd/mutations -quick     # a few bugs, the quickest layer of each
 package main
 
 import (
@@ -35,22 +36,29 @@ func main() {
 func run() error {
 	only := flag.String("bugs", "", "comma-separated bugs; default all")
 	all := flag.Bool("all", false, "run every layer against every bug, not only those that must find it")
+	few := flag.Bool("quick", false, "only the bugs that are found fast, each by the first of its layers; what CI runs")
 	limit := flag.Duration("timeout", 75*time.Second, "how long a layer may take with a bug; a test that hangs has found it")
 	flag.Parse()
 	bugs, err := chosen(*only)
 	if err != nil {
 		return err
 	}
+	if *few {
+		if *all || *only != "" {
+			return errors.New("-quick goes with neither -all nor -bugs")
+		}
+		bugs = foundFast
+	}
 	dir, err := os.MkdirTemp("", "daybook-mutations-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	r := runner{dir: dir, limit: *limit, built: map[string]string{}}
-	if err := r.control(bugs, *all); err != nil {
+	r := runner{dir: dir, limit: *limit, built: map[string]string{}, all: *all, first: *few}
+	if err := r.control(bugs); err != nil {
 		return err
 	}
-	return r.mutate(bugs, *all)
+	return r.mutate(bugs)
 }
 
 // chosen are the bugs that the flag names.
@@ -70,8 +78,11 @@ func chosen(names string) ([]bug.Bug, error) {
 }
 
 // layersOf are the layers to run against a bug.
-func layersOf(b bug.Bug, all bool) []string {
-	if !all {
+func (r *runner) layersOf(b bug.Bug) []string {
+	switch {
+	case r.first:
+		return findable[b][:1]
+	case !r.all:
 		return findable[b]
 	}
 	var names []string
@@ -86,6 +97,8 @@ type runner struct {
 	dir   string
 	limit time.Duration
 	built map[string]string // package → binary
+	all   bool              // every layer
+	first bool              // the first of those that must find a bug
 }
 
 func (r *runner) binary(pkg string) (string, error) {
@@ -112,7 +125,7 @@ func (r *runner) test(l layer, b bug.Bug) (failed string, out []byte, err error)
 	if err != nil {
 		return "", nil, err
 	}
-	limit := r.limit
+	limit := max(r.limit, l.limit)
 	if b == "" {
 		limit *= 5 // the machine may be busy, and here nothing may fail
 	}
@@ -142,13 +155,13 @@ func (r *runner) test(l layer, b bug.Bug) (failed string, out []byte, err error)
 }
 
 // control runs every layer that is used, without a bug.
-func (r *runner) control(bugs []bug.Bug, all bool) error {
+func (r *runner) control(bugs []bug.Bug) error {
 	used := map[string]bool{}
 	for _, b := range bugs {
 		if len(findable[b]) == 0 {
 			return fmt.Errorf("no layer is said to find %s; add it to findable", b)
 		}
-		for _, name := range layersOf(b, all) {
+		for _, name := range r.layersOf(b) {
 			used[name] = true
 		}
 	}
@@ -177,7 +190,7 @@ func (r *runner) control(bugs []bug.Bug, all bool) error {
 }
 
 // mutate runs the layers against the bugs and prints the table.
-func (r *runner) mutate(bugs []bug.Bug, all bool) error {
+func (r *runner) mutate(bugs []bug.Bug) error {
 	var survived []string
 	const row = "%-31s %-27s %5s  %s\n"
 	fmt.Printf("\n"+row, "bug", "found by", "took", "first test that failed")
@@ -185,7 +198,7 @@ func (r *runner) mutate(bugs []bug.Bug, all bool) error {
 		began := time.Now()
 		var found []string
 		first := ""
-		for _, name := range layersOf(b, all) {
+		for _, name := range r.layersOf(b) {
 			i := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })
 			if i < 0 {
 				return fmt.Errorf("%s: there is no layer %q", b, name)
@@ -199,12 +212,12 @@ func (r *runner) mutate(bugs []bug.Bug, all bool) error {
 				if first == "" {
 					first = path.Base(layers[i].pkg) + " " + failed
 				}
-			case !all:
+			case !r.all:
 				found = append(found, "NOT "+name)
 				survived = append(survived, string(b)+" survived "+name)
 			}
 		}
-		if all && first == "" {
+		if r.all && first == "" {
 			survived = append(survived, string(b)+" survived everything")
 		}
 		fmt.Printf(row, b, strings.Join(found, ", "), time.Since(began).Round(time.Second), first)
