@@ -24,6 +24,11 @@ var packages = map[string]string{
 	"tools/toolstest": "tools tools/bogus events redact internal/canonical",
 	// Hits are read as documents.
 	"tools/search": "tools tools/netguard tools/extract events redact internal/canonical",
+
+	// What runs code knows its contract alone; see docs/decisions/0016.
+	"tools/builtin":     "tools tools/sandbox tools/netguard events redact internal/canonical internal/fault internal/telemetry",
+	"tools/sandbox":     "",
+	"tools/sandbox/...": "tools/sandbox",
 	// The door to the network, for all tools that have one; see docs/decisions/0014.
 	"tools/netguard":              "",
 	"tools/netguard/netguardtest": "tools/netguard",
@@ -104,6 +109,8 @@ var modules = map[string]string{
 	"github.com/go-json-experiment/json":       "events redact internal/canonical",
 	"github.com/santhosh-tekuri/jsonschema/v6": "tools",
 	"github.com/google/jsonschema-go":          "tools tools/...",
+	"github.com/tetratelabs/wazero":            "tools/sandbox/wasm",
+	"github.com/dop251/goja":                   "tools/sandbox/javascript",
 	"github.com/coregx/ahocorasick":            "redact",
 	"github.com/goccy/go-yaml":                 "agents cmd/...",
 	"gopkg.in/yaml.v3":                         "internal/strictyaml agents internal/arch cmd/...",
