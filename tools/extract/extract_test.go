@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,7 +64,7 @@ func TestMain(m *testing.M) {
 		if err := c.Start(); err != nil {
 			os.Exit(1)
 		}
-		if err := os.WriteFile(os.Args[2], fmt.Append(nil, c.Process.Pid), 0o600); err != nil {
+		if err := os.WriteFile(os.Args[2], fmt.Appendln(nil, c.Process.Pid), 0o600); err != nil {
 			os.Exit(1)
 		}
 		_ = c.Wait()
@@ -118,7 +119,7 @@ func call(t *testing.T, r *Reader, url string) events.ToolResult {
 
 func TestExtract(t *testing.T) {
 	word := makeDOCX(t, "word/document.xml", wordHead+"<w:p><w:r><w:t>Low water</w:t></w:r></w:p>"+wordTail)
-	r, in := reader(t, self(t, "extract-child"), Limits{}, map[string][2]string{
+	r, in := reader(t, self(t, "extract-child"), Limits{Time: 2 * time.Minute, CPU: 20 * time.Second}, map[string][2]string{
 		"/a.pdf":     {"application/pdf", string(makePDF("Tides", "High water"))},
 		"/b":         {"application/octet-stream", string(makePDF("Tides", "High water"))},
 		"/c.docx":    {docxType, string(word)},
@@ -214,33 +215,35 @@ func TestParsersThatMisbehave(t *testing.T) {
 			}
 		})
 	}
-	t.Run("SG-75 hangs: killed with all that it started", func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "pid")
-		r, _ := reader(t, self(t, "extract-tree", file), Limits{Time: 3 * time.Second}, site)
-		if res := call(t, r, "https://docs.example.com/"); res.Status != tools.Failed || res.Error != "the document could not be parsed in 3s" {
+	t.Run("SG-75 hangs", func(t *testing.T) {
+		r, _ := reader(t, self(t, "extract-tree", filepath.Join(t.TempDir(), "pid")), Limits{Time: time.Second}, site)
+		if res := call(t, r, "https://docs.example.com/"); res.Status != tools.Failed || res.Error != "the document could not be parsed in 1s" {
 			t.Errorf("%+v", res)
 		}
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pid := 0
-		_, _ = fmt.Sscan(string(b), &pid)
-		for deadline := time.Now().Add(30 * time.Second); ; {
-			if gone(pid) {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d lives on", pid)
-			}
-		}
 	})
-	t.Run("SG-75 a caller that gives up", func(t *testing.T) {
-		r, _ := reader(t, self(t, "extract-tree", filepath.Join(t.TempDir(), "pid")), Limits{Time: time.Minute}, site)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	t.Run("SG-75 is killed with all that it started", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "pid")
+		r, _ := reader(t, self(t, "extract-tree", file), Limits{Time: 10 * time.Minute}, site)
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		if _, err := r.Read(ctx, "https://docs.example.com/"); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "cancelled") {
+		read := make(chan error, 1)
+		go func() {
+			_, err := r.Read(ctx, "https://docs.example.com/")
+			read <- err
+		}()
+		pid := 0
+		for pid == 0 {
+			if b, _ := os.ReadFile(file); bytes.HasSuffix(b, []byte("\n")) {
+				_, _ = fmt.Sscan(string(b), &pid)
+			}
+			yield()
+		}
+		cancel()
+		if err := <-read; !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
+		}
+		for !gone(pid) {
+			yield()
 		}
 	})
 	t.Run("SG-75 knows nothing of this process", func(t *testing.T) {
@@ -265,6 +268,9 @@ func TestParsersThatMisbehave(t *testing.T) {
 		}
 	})
 }
+
+// yield lets others run while a test waits for a process.
+func yield() { <-time.After(time.Millisecond) }
 
 // gone reports whether a process has ended; one that nobody has waited for has.
 func gone(pid int) bool {
