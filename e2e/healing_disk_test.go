@@ -19,7 +19,7 @@ import (
 // frozen is what worker and projector say of a stream whose disk was full.
 const frozen = "the stream is frozen: free space and restart the server"
 
-// TestDiskFullOfNATS fills the disk of NATS under load. The stream takes nothing
+// TestDiskFullOfNATS: RELIABILITY row 22. It fills the disk of NATS under load. The stream takes nothing
 // until the server is restarted, also when there is room again; worker,
 // projector and ledgerctl say so, runs go on as far as barriers carry them, and
 // after the restart everything is as if nothing had been.
@@ -69,7 +69,7 @@ func TestDiskFullOfNATS(t *testing.T) {
 // databaseFull is what workers say while PostgreSQL's disk is full.
 const databaseFull = "the disk of the ledger's database is full"
 
-// TestDiskFullOfPostgres fills the disk of PostgreSQL under load: first rows
+// TestDiskFullOfPostgres: RELIABILITY row 23. It fills the disk of PostgreSQL under load: first rows
 // find no place, or the log does not, and the server goes down. Nothing begins
 // that is not committed, workers say what is wrong and fail no run, and go on by
 // themselves when there is room.

@@ -26,7 +26,7 @@ import (
 // brokenRuns is how many runs each case of a broken journal works off.
 const brokenRuns = 24
 
-// TestBrokenJournal breaks the journal in ways that a disk, an operator or a
+// TestBrokenJournal: RELIABILITY row 11. It breaks the journal in ways that a disk, an operator or a
 // restored copy does, while runs are in flight and nothing of it has been
 // projected: what the server hands out is what was written or it is set apart,
 // barriers have carried the rest, and the record is whole.

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 )
 
-// TestRestoredDatabase puts an older copy of PostgreSQL's data back after
+// TestRestoredDatabase: RELIABILITY row 16. It puts an older copy of PostgreSQL's data back after
 // effects were executed that it does not know of: nobody claims or begins until
 // ledgerctl reconcile was run, whoever looks first, also when nobody had
 // projected any of it. Then nothing happens twice, and what nobody can know is
