@@ -131,6 +131,8 @@ func (r *Reader) parse(ctx context.Context, t task, body []byte) (document, erro
 	if err := cmd.Start(); err != nil {
 		return document{}, errors.New("the document could not be parsed: no parser can be started here")
 	}
+	// A child of the child that left the group may hold the pipe open for ever.
+	defer context.AfterFunc(ctx, func() { _ = out.Close() })()
 	var d document
 	derr := json.NewDecoder(io.LimitReader(out, 8*int64(t.MaxText)+64<<10)).Decode(&d)
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has said is all that is wanted; not waited for yet, so the number is still its own

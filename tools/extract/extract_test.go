@@ -57,9 +57,10 @@ func TestMain(m *testing.M) {
 		for n := 0; ; n++ {
 			all = append(all[:0], nil)
 		}
-	case "extract-tree":
+	case "extract-tree", "extract-deserter":
 		// A grandchild that holds the pipes open, and says under which number.
 		c := exec.Command("/bin/sleep", "600")
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: os.Args[1] == "extract-deserter"}
 		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 		if err := c.Start(); err != nil {
 			os.Exit(1)
@@ -104,6 +105,29 @@ func reader(t *testing.T, command []string, limits Limits, site map[string][2]st
 		t.Fatal(err)
 	}
 	return rd, in
+}
+
+// cancelWithChild reads a document with a parser that starts a process of its
+// own, cancels that when it runs, and returns its number and how reading ended.
+func cancelWithChild(t *testing.T, command string, site map[string][2]string) (pid int, err error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "pid")
+	r, _ := reader(t, self(t, command, file), Limits{Time: 10 * time.Minute}, site)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	read := make(chan error, 1)
+	go func() {
+		_, err := r.Read(ctx, "https://docs.example.com/")
+		read <- err
+	}()
+	for pid == 0 && ctx.Err() == nil {
+		if b, _ := os.ReadFile(file); bytes.HasSuffix(b, []byte("\n")) {
+			_, _ = fmt.Sscan(string(b), &pid)
+		}
+		yield()
+	}
+	cancel()
+	return pid, <-read
 }
 
 func call(t *testing.T, r *Reader, url string) events.ToolResult {
@@ -222,28 +246,21 @@ func TestParsersThatMisbehave(t *testing.T) {
 		}
 	})
 	t.Run("SG-75 is killed with all that it started", func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "pid")
-		r, _ := reader(t, self(t, "extract-tree", file), Limits{Time: 10 * time.Minute}, site)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		read := make(chan error, 1)
-		go func() {
-			_, err := r.Read(ctx, "https://docs.example.com/")
-			read <- err
-		}()
-		pid := 0
-		for pid == 0 {
-			if b, _ := os.ReadFile(file); bytes.HasSuffix(b, []byte("\n")) {
-				_, _ = fmt.Sscan(string(b), &pid)
-			}
-			yield()
-		}
-		cancel()
-		if err := <-read; !errors.Is(err, context.Canceled) {
+		pid, err := cancelWithChild(t, "extract-tree", site)
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 		for !gone(pid) {
 			yield()
+		}
+	})
+	t.Run("SG-75 is not waited for where a child of it has left its group", func(t *testing.T) {
+		pid, err := cancelWithChild(t, "extract-deserter", site)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Errorf("the child of the child: %v", err)
 		}
 	})
 	t.Run("SG-75 knows nothing of this process", func(t *testing.T) {
