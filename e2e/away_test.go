@@ -28,7 +28,7 @@ func TestAwayInTheMiddle(t *testing.T) {
 			pg := testenv.StartPostgres(t)
 			s := distributedOn(t, pg.DSN("postgres"))
 			p := s.provider(t, keyed)
-			p.known = nil // it cannot be asked; the attempts are compared afterwards
+			p.set(func(p *provider) { p.known = nil }) // it cannot be asked; the attempts are compared afterwards
 			all := make([]ledger.Run, runs)
 			for i := range all {
 				all[i] = s.submit(t, "away", "q", fmt.Sprintf("ORD-%04d", i))

@@ -83,7 +83,7 @@ func TestDiskFullOfPostgres(t *testing.T) {
 			})
 			s := distributedOn(t, pg.DSN("postgres"))
 			p := s.provider(t, keyed)
-			p.known = nil // it cannot always be asked; the attempts are compared afterwards
+			p.set(func(p *provider) { p.known = nil }) // it cannot always be asked; the attempts are compared afterwards
 			p.set(func(p *provider) { p.delay = 50 * time.Millisecond })
 			all := s.queueRefunds(t, "full", runs)
 			w := s.start(t, p, worker{timeout: 10 * time.Second, ttl: 3 * time.Second})

@@ -34,7 +34,7 @@ func TestRestoredDatabase(t *testing.T) {
 			pg := testenv.StartPostgresWith(t, pgserver.Config{DataDir: dir})
 			s := distributedOn(t, pg.DSN("postgres"))
 			p := s.provider(t, opaque)
-			p.known = nil // it goes away, and then it does not know them
+			p.set(func(p *provider) { p.known = nil }) // it goes away, and then it does not know them
 			w := s.start(t, p, worker{apart: true, ttl: 5 * time.Second})
 			pr := s.projector(t)
 			all := s.queueRefunds(t, "restore", early+late)

@@ -41,12 +41,12 @@ type provider struct {
 	mode string
 	path string
 	srv  *httptest.Server
+
+	mu  sync.Mutex
+	log *os.File
 	// known is asked when a request comes in, before anything happens: whether
 	// the ledger knows the attempt.
-	known func(key string) error
-
-	mu       sync.Mutex
-	log      *os.File
+	known    func(key string) error
 	before   func(request) // the request is read, nothing has happened
 	after    func(request) // the money is gone, nobody has been told
 	delay    time.Duration // how long it takes
@@ -96,10 +96,10 @@ func (p *provider) refund(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	req := request{N: len(p.requests) + 1, Key: in.Key, Fence: fence, Order: in.Order, At: time.Now()}
 	p.requests = append(p.requests, req)
-	before, after, delay := p.before, p.after, p.delay
+	before, after, delay, known := p.before, p.after, p.delay, p.known
 	p.mu.Unlock()
-	if p.known != nil {
-		if err := p.known(in.Key); err != nil {
+	if known != nil {
+		if err := known(in.Key); err != nil {
 			p.set(func(p *provider) {
 				p.strange = append(p.strange, fmt.Sprintf("request %d with key %.16s: %v", req.N, req.Key, err))
 			})

@@ -101,7 +101,7 @@ func (s *site) flags() []string {
 func (s *site) provider(t testing.TB, mode string) *provider {
 	t.Helper()
 	p := newProvider(t, mode, filepath.Join(s.logs, fmt.Sprintf("provider-%d.txt", s.procs.Add(1))))
-	p.known = s.attempted
+	p.set(func(p *provider) { p.known = s.attempted })
 	return p
 }
 
