@@ -25,7 +25,7 @@ var packages = map[string]string{
 	// Hits are read as documents.
 	"tools/search": "tools tools/netguard tools/extract events redact internal/canonical",
 
-	"tools/memory":            "tools",
+	"tools/memory":            "tools events redact",
 	"tools/memory/memorytest": "tools tools/memory tools/toolstest events redact",
 
 	// What runs code knows its contract alone; see docs/decisions/0016.

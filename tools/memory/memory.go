@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/tools"
 )
 
@@ -41,6 +42,9 @@ type Options struct {
 	Trust tools.Trust
 	// DeepPrice is what a deep_recall costs at most, in micro-USD. Zero: nobody knows.
 	DeepPrice int64
+	// Redactor takes secrets out of what is kept: tools get arguments with secrets in
+	// them. One without registered secrets if nil.
+	Redactor *redact.Redactor
 }
 
 // FixedRoot is the root of a host that has one memory for everything it does.
@@ -69,6 +73,9 @@ func New(o Options) (*Memory, error) {
 	}
 	if o.Source == "" {
 		o.Source = "assistant"
+	}
+	if o.Redactor == nil {
+		o.Redactor = redact.New(redact.Config{})
 	}
 	if o.Trust == "" {
 		o.Trust = tools.External
@@ -106,11 +113,11 @@ func (m *Memory) Observe(ctx context.Context, inv *tools.Invocation, e Exchange)
 	if e.Sources == nil {
 		e.Sources = []string{}
 	}
-	payload, err := encode(e)
+	payload, err := m.options.Redactor.JSON(e)
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
-	if err := m.options.Client.Observe(ctx, s, Moment{Source: m.options.Source, Payload: payload, Stream: e.Stream}); err != nil {
+	if err := m.options.Client.Observe(ctx, s, Moment{Source: m.options.Source, Payload: payload.Bytes(), Stream: e.Stream}); err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
 	return nil

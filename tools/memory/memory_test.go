@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/memory"
 	"github.com/daybookhq/daybook/tools/memory/memorytest"
@@ -274,6 +275,29 @@ contradicts[1]: "a:b"`)
 	})
 }
 
+func TestSecrets(t *testing.T) {
+	r := redact.New(redact.Config{})
+	const secret = "hunter2-correct-horse"
+	if err := r.Register("door", secret); err != nil {
+		t.Fatal(err)
+	}
+	store := memorytest.NewStore()
+	m := wired(t, memory.Options{Client: store, Redactor: r})
+	call(t, m, "remember", `{"context":"a:b","text":"The code is `+secret+`.","details":{"code":["`+secret+`"]}}`)
+	if err := m.Observe(t.Context(), &tools.Invocation{}, memory.Exchange{Question: secret, Answer: secret}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{`{"context":"a:` + secret + `","text":"x"}`, `{"context":"a:b","text":"x","related_to":["a: ` + secret + `"]}`} {
+		if got := call(t, m, "remember", args); got.Status != tools.Failed {
+			t.Errorf("%+v", got)
+		}
+	}
+	b, err := json.Marshal([]any{store.Memories(), store.Observed()})
+	if err != nil || len(store.Memories()) != 1 || len(store.Observed()) != 1 || strings.Contains(string(b), "hunter2") {
+		t.Errorf("kept %s, %v", b, err)
+	}
+}
+
 func TestExplore(t *testing.T) {
 	store := seeded(
 		memorytest.Note{ContextID: "person:alice_smith", Text: "x", Links: memory.Links{RelatedTo: []string{"drink:tea"}}},
@@ -353,8 +377,8 @@ func TestObserve(t *testing.T) {
 			}
 		}
 		b, err := json.Marshal(store.Observed()[0])
-		if err != nil || string(b) != `{"tenant":"acme","root":"user:ada","source":"chat","payload":{"question":"q\u003c","answer":"a","sources":["s"]},"stream":"support"}` ||
-			string(store.Observed()[1].Payload) != `{"question":"","answer":"","sources":[]}` {
+		if err != nil || string(b) != `{"tenant":"acme","root":"user:ada","source":"chat","payload":{"answer":"a","question":"q\u003c","sources":["s"]},"stream":"support"}` ||
+			string(store.Observed()[1].Payload) != `{"answer":"","question":"","sources":[]}` {
 			t.Errorf("%s, %v", b, err)
 		}
 	})

@@ -84,6 +84,11 @@ func (m *Memory) event(s Scope, in rememberArgs) (Event, error) {
 	if _, taken := in.Details["data"]; taken {
 		wrong = append(wrong, `details: the name "data" is taken by the text`)
 	}
+	for _, typed := range slices.Concat([]string{in.Context}, in.Extends, in.RelatedTo, in.Reinforces, in.Contradicts) {
+		if m.options.Redactor.String(typed) != typed {
+			return Event{}, problems("remember", []string{"a context contains a secret, which is never kept"})
+		}
+	}
 	details, err := encode(in.Details)
 	if err != nil || len(details) > maxNote {
 		wrong = append(wrong, fmt.Sprintf("details: at most %d bytes of JSON are allowed", maxNote))
@@ -98,9 +103,11 @@ func (m *Memory) event(s Scope, in rememberArgs) (Event, error) {
 	for name, v := range in.Details {
 		payload[name] = v
 	}
-	if e.Payload, err = encode(payload); err != nil {
+	clean, err := m.options.Redactor.JSON(payload)
+	if err != nil {
 		return Event{}, fmt.Errorf("remember: %w", err)
 	}
+	e.Payload = clean.Bytes()
 	e.Key, err = keyOf(s.Root, e)
 	return e, err
 }
