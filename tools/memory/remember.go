@@ -84,17 +84,17 @@ func (m *Memory) event(s Scope, in rememberArgs) (Event, error) {
 	if _, taken := in.Details["data"]; taken {
 		wrong = append(wrong, `details: the name "data" is taken by the text`)
 	}
-	for _, typed := range slices.Concat([]string{in.Context}, in.Extends, in.RelatedTo, in.Reinforces, in.Contradicts) {
-		if m.options.Redactor.String(typed) != typed {
-			return Event{}, problems("remember", []string{"a context contains a secret, which is never kept"})
-		}
-	}
 	details, err := encode(in.Details)
 	if err != nil || len(details) > maxNote {
 		wrong = append(wrong, fmt.Sprintf("details: at most %d bytes of JSON are allowed", maxNote))
 	}
 	if err := problems("remember", wrong); err != nil {
 		return Event{}, err
+	}
+	for _, typed := range slices.Concat([]string{in.Context}, in.Extends, in.RelatedTo, in.Reinforces, in.Contradicts) {
+		if m.options.Redactor.String(typed) != typed {
+			return Event{}, problems("remember", []string{"a context contains a secret, which is never kept"})
+		}
 	}
 	if !slices.Contains(e.Extends, s.Root) {
 		e.Extends = append(e.Extends, s.Root)

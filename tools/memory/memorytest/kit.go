@@ -203,6 +203,16 @@ func testScores(t *testing.T, c memory.Client) {
 	if s := strings.Join(got, "|"); s != "They prefer dark mode. 0.9000|The dark side 0.6125|a la mode 0.5000" {
 		t.Errorf("worked example: %s", s)
 	}
+	var ties []Note
+	var inOrder [2][]string
+	for i := range 60 {
+		n := Note{ContextID: "t:t", Text: fmt.Sprintf("cherry %d", i), Source: []string{"system", "policy"}[i%3%2]}
+		ties, inOrder[1-i%3%2] = append(ties, n), append(inOrder[1-i%3%2], n.Text)
+	}
+	put(t, c, memory.Scope{}, ties...)
+	if s := texts(t, c, memory.Query{Text: "cherry", Limit: new(100)}); s != strings.Join(slices.Concat(inOrder[0], inOrder[1]), "|") {
+		t.Errorf("ties: %s", s)
+	}
 	// The context counts, its first colon as a space.
 	if got := texts(t, c, memory.Query{Text: "preference"}); got != "They prefer dark mode." {
 		t.Errorf("by the context: %s", got)
