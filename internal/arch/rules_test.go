@@ -31,7 +31,11 @@ var packages = map[string]string{
 	// What runs code knows its contract alone; see docs/decisions/0016.
 	"tools/builtin":     "tools tools/sandbox tools/netguard events redact internal/canonical internal/fault internal/telemetry",
 	"tools/sandbox":     "",
-	"tools/sandbox/...": "tools/sandbox",
+	"tools/sandbox/...": "tools/sandbox tools/internal/process",
+	// The one place that starts, kills and reaps programs for tools; see docs/decisions/0017.
+	"tools/internal/process": "",
+	"tools/command":          "tools tools/sandbox tools/internal/process internal/canonical",
+	"tools/extract":          "tools tools/netguard tools/internal/process events redact internal/canonical",
 	// The door to the network, for all tools that have one; see docs/decisions/0014.
 	"tools/netguard":              "",
 	"tools/netguard/netguardtest": "tools/netguard",
@@ -121,6 +125,7 @@ var modules = map[string]string{
 	"github.com/spf13/cobra":                   "cmd/...",
 	"github.com/spf13/pflag":                   "cmd/...", // cobra's own flags
 	"code.dny.dev/ssrf":                        "tools/netguard",
+	"mvdan.cc/sh/v3":                           "tools/command", // the reader of commands; see docs/decisions/0017
 	"golang.org/x/mod":                         "ledger",
 	"golang.org/x/net":                         "tools/netguard tools/extract",
 	"golang.org/x/sync":                        "runtime/... events/... ledger/... tools cmd/... e2e/... bench/...",

@@ -15,7 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
+
+	"github.com/daybookhq/daybook/tools/internal/process"
 )
 
 // task is the first line that a child reads; the document follows.
@@ -121,9 +122,7 @@ func (r *Reader) parse(ctx context.Context, t task, body []byte) (document, erro
 	cmd.Env = []string{"GOTRACEBACK=none"} // nothing of this process's own
 	cmd.Dir = "/"
 	cmd.Stdin = io.MultiReader(strings.NewReader(string(head)+"\n"), strings.NewReader(string(body)))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // for a pipe that somebody else holds open
+	process.Group(cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return document{}, fmt.Errorf("start a parser: %w", err)
@@ -135,8 +134,8 @@ func (r *Reader) parse(ctx context.Context, t task, body []byte) (document, erro
 	defer context.AfterFunc(ctx, func() { _ = out.Close() })()
 	var d document
 	derr := json.NewDecoder(io.LimitReader(out, 8*int64(t.MaxText)+64<<10)).Decode(&d)
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has said is all that is wanted; not waited for yet, so the number is still its own
-	_ = cmd.Wait()
+	_ = process.Kill(cmd) // what it has said is all that is wanted; not waited for yet, so the number is still its own
+	_ = process.Reap(cmd)
 	switch {
 	case derr == nil && d.Error == "":
 		return d, nil

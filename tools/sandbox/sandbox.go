@@ -66,3 +66,10 @@ func (b *Buffer) String() string {
 	}
 	return b.buf.String()
 }
+
+// Cut reports whether something was dropped.
+func (b *Buffer) Cut() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dropped
+}

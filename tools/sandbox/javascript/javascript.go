@@ -13,9 +13,9 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/daybookhq/daybook/tools/internal/process"
 	"github.com/daybookhq/daybook/tools/sandbox"
 )
 
@@ -89,13 +89,10 @@ func (s *Sandbox) Execute(ctx context.Context, p sandbox.Program) (sandbox.Outpu
 	defer cancel()
 	c := exec.CommandContext(inner, s.cfg.Command[0], s.cfg.Command[1:]...)
 	c.Env = []string{}
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	c.WaitDelay = time.Second
 	// JSON may take six bytes for one.
 	stdout, stderr := &sandbox.Buffer{Max: 16*s.cfg.MaxOutput + 4096}, &sandbox.Buffer{Max: 4096}
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(in), stdout, stderr
-	err = c.Run()
+	err = process.Run(c)
 	if ctx.Err() != nil {
 		return sandbox.Output{}, context.Cause(ctx)
 	}
