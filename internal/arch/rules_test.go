@@ -125,7 +125,7 @@ var modules = map[string]string{
 	"github.com/spf13/cobra":                   "cmd/...",
 	"github.com/spf13/pflag":                   "cmd/...", // cobra's own flags
 	"code.dny.dev/ssrf":                        "tools/netguard",
-	"mvdan.cc/sh/v3":                           "tools/command", // the reader of commands; see docs/decisions/0017
+	"mvdan.cc/sh/v3":                           "tools/command", // the reader of commands; see docs/decisions/0018
 	"golang.org/x/mod":                         "ledger",
 	"golang.org/x/net":                         "tools/netguard tools/extract",
 	"golang.org/x/sync":                        "runtime/... events/... ledger/... tools cmd/... e2e/... bench/...",

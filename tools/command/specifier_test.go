@@ -32,7 +32,7 @@ func admits(tb testing.TB, entry, command string) (bool, Reason) {
 	tb.Helper()
 	err := mustEntry(tb, entry).Rejection(arguments(tb, command))
 	var r *RejectionError
-	if err != nil && (!errors.As(err, &r) || !strings.Contains(err.Error(), strings.Trim(entry, `()*\"`)[:3])) {
+	if err != nil && !errors.As(err, &r) {
 		tb.Errorf("%s, %q: %v", entry, command, err)
 	}
 	if r == nil {
