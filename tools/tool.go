@@ -47,6 +47,7 @@ type Invocation struct {
 	Fence     int
 	Run       events.RunID
 	Tenant    string
+	Owner     string // on whose behalf the run was submitted; may be empty
 	SessionID string
 	Trace     string // W3C traceparent
 	// Prior is set when an earlier attempt may have reached the provider.

@@ -27,6 +27,8 @@ var packages = map[string]string{
 
 	"tools/memory":            "tools events redact",
 	"tools/memory/memorytest": "tools tools/memory tools/toolstest events redact",
+	// Providers and their kit know the contract; see docs/decisions/0017.
+	"tools/sharedmemory/...": "tools/sharedmemory events",
 
 	// What runs code knows its contract alone; see docs/decisions/0016.
 	"tools/builtin":     "tools tools/sandbox tools/netguard events redact internal/canonical internal/fault internal/telemetry",
@@ -91,7 +93,7 @@ const wiring = "examples/... runtime/... agents/... loops/... tools/... model/..
 // forTests is what any test may import of this module, besides what its package
 // may: servers, and the adapters that stand in for the outside world.
 const forTests = "internal/testenv/... internal/embedded internal/fault internal/canonical " +
-	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/memory/memorytest tools/netguard/netguardtest " +
+	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/memory/memorytest tools/netguard/netguardtest tools/sharedmemory/sharedmemorytest " +
 	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite ledger/sqlstore tools/builtin migrations"
 
 // spans is where the OpenTelemetry API may be used.
@@ -151,7 +153,7 @@ const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/ra
 	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal"
 
 // conformance is what is test code although its files are not named _test.go.
-const conformance = "events/eventstest model/modeltest tools/toolstest tools/memory/memorytest tools/netguard/netguardtest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
+const conformance = "events/eventstest model/modeltest tools/toolstest tools/memory/memorytest tools/netguard/netguardtest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
 
 // maxLines is how long a file may be that nobody generated. Review asks for 400.
 const maxLines = 600
