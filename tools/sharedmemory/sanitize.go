@@ -112,9 +112,10 @@ func plain(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// ignorable characters may stand in a word without being seen.
+// ignorable characters may stand in a word without being seen, or are the scars
+// of some that did.
 func ignorable(r rune) bool {
-	return joiner(r) || unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+	return joiner(r) || r == utf8.RuneError || r >= 0x2400 && r <= 0x2421 || unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
 
 // maxTag is how many characters behind an opening one are looked at.
