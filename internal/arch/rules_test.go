@@ -27,7 +27,8 @@ var packages = map[string]string{
 
 	"tools/memory":            "tools events redact",
 	"tools/memory/memorytest": "tools tools/memory tools/toolstest events redact",
-	// Providers and their kit know the contract; see docs/decisions/0017.
+	// Providers and their kit know the contract; see docs/decisions/0019.
+	"tools/sharedmemory":     "tools events",
 	"tools/sharedmemory/...": "tools/sharedmemory events",
 
 	// What runs code knows its contract alone; see docs/decisions/0016.

@@ -45,7 +45,7 @@ var suffix = regexp.MustCompile(`[^.]\.[A-Za-z0-9]{1,16}$`)
 
 // CheckDocumentPath returns nil if path is that of a document, in canonical
 // form: "/" and segments divided by single "/", the last with a suffix such as
-// ".md", and no character that could be mistaken. See docs/decisions/0017.
+// ".md", and no character that could be mistaken. See docs/decisions/0019.
 func CheckDocumentPath(path string) *Refusal {
 	if r := checkSegments(path, path); r != nil {
 		return r
