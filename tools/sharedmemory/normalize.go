@@ -129,7 +129,7 @@ func normalizeEntries(ctx context.Context, raw iter.Seq2[Entry, error], wanted f
 				return errMalformed
 			}
 			switch {
-			case CheckDocumentPath(e.Path) != nil:
+			case !listable(e.Path):
 				dropped++
 			case wanted(e.Path):
 				rows = append(rows, normalEntry(e))

@@ -47,8 +47,8 @@ var suffix = regexp.MustCompile(`[^.]\.[A-Za-z0-9]{1,16}$`)
 // form: "/" and segments divided by single "/", the last with a suffix such as
 // ".md", and no character that could be mistaken. See docs/decisions/0019.
 func CheckDocumentPath(path string) *Refusal {
-	if r := checkSegments(path, path); r != nil {
-		return r
+	if problem := segmentProblem(path); problem != "" {
+		return invalidPath(path, problem)
 	}
 	if !suffix.MatchString(path) {
 		return refuse(ReasonInvalidPath, "%q is no document: its name needs a suffix such as .md. To browse a folder call memory_list.", EchoUntrusted(path))
@@ -56,42 +56,51 @@ func CheckDocumentPath(path string) *Refusal {
 	return nil
 }
 
+// listable is CheckDocumentPath for rows, of which there may be many and nobody
+// is told what is wrong with one.
+func listable(path string) bool { return segmentProblem(path) == "" && suffix.MatchString(path) }
+
 // CheckPrefix returns nil if prefix can be listed: "/", or the path of a folder
 // with or without a "/" at its end.
 func CheckPrefix(prefix string) *Refusal {
 	if prefix == "/" {
 		return nil
 	}
-	return checkSegments(prefix, strings.TrimSuffix(prefix, "/"))
+	if problem := segmentProblem(strings.TrimSuffix(prefix, "/")); problem != "" {
+		return invalidPath(prefix, problem)
+	}
+	return nil
 }
 
-func checkSegments(whole, path string) *Refusal {
-	bad := func(why string) *Refusal {
-		return refuse(ReasonInvalidPath, "%q is no valid path: %s.", EchoUntrusted(whole), why)
-	}
+func invalidPath(path, problem string) *Refusal {
+	return refuse(ReasonInvalidPath, "%q is no valid path: %s.", EchoUntrusted(path), problem)
+}
+
+// segmentProblem says what keeps path from being canonical, empty if nothing does.
+func segmentProblem(path string) string {
 	switch {
 	case !strings.HasPrefix(path, "/"):
-		return bad("it must begin with /")
+		return "it must begin with /"
 	case len(path) > maxPath:
-		return bad("it is longer than 1024 bytes")
+		return "it is longer than 1024 bytes"
 	case !utf8.ValidString(path):
-		return bad("it is no UTF-8")
+		return "it is no UTF-8"
 	case strings.ContainsFunc(path, misleading):
-		return bad(`it has a character that paths may not have: controls, invisible ones, special spaces, \ < > : " | * ?`)
+		return `it has a character that paths may not have: controls, invisible ones, special spaces, \ < > : " | * ?`
 	}
 	for s := range strings.SplitSeq(path[1:], "/") {
 		switch {
 		case s == "":
-			return bad("a segment is empty")
+			return "a segment is empty"
 		case len(s) > maxSegment:
-			return bad("a segment is longer than 255 bytes")
+			return "a segment is longer than 255 bytes"
 		case s[0] == '.':
-			return bad("a segment begins with a dot")
+			return "a segment begins with a dot"
 		case s[0] == ' ' || s[len(s)-1] == ' ' || s[len(s)-1] == '.':
-			return bad("a segment begins or ends with a space, or ends with a dot")
+			return "a segment begins or ends with a space, or ends with a dot"
 		}
 	}
-	return nil
+	return ""
 }
 
 // misleading characters cannot be seen, look like a space, or mean something

@@ -197,6 +197,9 @@ func FuzzPaths(f *testing.F) {
 		if CheckPrefix(prefix) == nil && strings.HasPrefix(ListPrefix(prefix), "//") {
 			t.Fatalf("prefix %q", prefix)
 		}
+		if listable(p) != (CheckDocumentPath(p) == nil) {
+			t.Fatalf("%q is listable: %v", p, listable(p))
+		}
 		if r := CheckDocumentPath(p); r != nil {
 			if EchoUntrusted(r.Message) == "" {
 				t.Fatal("no sentence")

@@ -121,6 +121,8 @@ func (c called) wants(t *testing.T, text, details string) {
 	}
 }
 
+func write(m map[string]int) { m["x"] = 1 }
+
 const read1 = `{"store":"team","path":"/style.md"}`
 
 func TestPair(t *testing.T) {
@@ -242,8 +244,7 @@ func TestStates(t *testing.T) {
 		{"SE-17 malformed", answering(sharedmemory.Snapshot{}), "cannot be used", `{"outcome":"failed","reason":"malformed"}`},
 		{"SE-16 a panic", func(context.Context, sharedmemory.Context) (sharedmemory.Snapshot, error) { panic("secret") }, "failed", `{"outcome":"failed","reason":"failed"}`},
 		{"SE-16 a nil map is written to", func(context.Context, sharedmemory.Context) (sharedmemory.Snapshot, error) {
-			var m map[string]int
-			m["x"] = 1
+			write(nil)
 			return sharedmemory.Snapshot{}, nil
 		}, "failed", `{"outcome":"failed","reason":"failed"}`},
 		{
