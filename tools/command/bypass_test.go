@@ -87,17 +87,33 @@ func trap(tb testing.TB) (dir string) {
 		{"config", "core.fsmonitor", "./evil"},
 		{"config", "core.pager", "./evil"},
 		{"config", "diff.x.textconv", "./evil"},
+		{"config", "gpg.program", "./evil"},
 	} {
-		c := exec.Command("git", args...)
-		c.Dir, c.Env = dir, append(environment(dir, nil), "GIT_CONFIG_COUNT=0")
-		if out, err := c.CombinedOutput(); err != nil {
-			tb.Fatalf("git %v: %v: %s", args, err, out)
-		}
+		git(tb, dir, "", args...)
 	}
+	// A commit that is signed, as far as git can see without asking.
+	commit := git(tb, dir, "", "cat-file", "commit", "HEAD")
+	head, message, _ := strings.Cut(commit, "\n\n")
+	signed := head + "\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n abc\n -----END PGP SIGNATURE-----\n\n" + message
+	id := strings.TrimSpace(git(tb, dir, signed, "hash-object", "-t", "commit", "-w", "--stdin"))
+	git(tb, dir, "", "update-ref", "HEAD", id)
 	write(tb, filepath.Join(dir, ".gitattributes"), "victim diff=x\n", 0o600)
 	write(tb, filepath.Join(dir, "victim"), "b\na\nc\n", 0o600)
 	_ = os.Remove(filepath.Join(dir, "pwn"))
 	return dir
+}
+
+// git prepares a repository, as somebody would who may do everything.
+func git(tb testing.TB, dir, in string, args ...string) string {
+	tb.Helper()
+	c := exec.Command("git", args...)
+	c.Dir, c.Stdin = dir, strings.NewReader(in)
+	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		tb.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return string(out)
 }
 
 func write(tb testing.TB, name, text string, mode os.FileMode) {
@@ -135,12 +151,21 @@ func TestBypassesAreRefused(t *testing.T) {
 
 // The set-up can catch: without what New and Inspect add, git runs ./evil.
 func TestTheTrapWorks(t *testing.T) {
-	dir := trap(t)
-	c := exec.Command("git", "diff")
-	c.Dir, c.Env = dir, []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + dir}
-	out, _ := c.CombinedOutput()
-	if _, err := os.Stat(filepath.Join(dir, "pwn")); err != nil {
-		t.Errorf("git diff did not run ./evil: %v: %s", err, out)
+	for _, args := range [][]string{
+		{"diff"},
+		{"status"},
+		{"log", "--format=%G?"},
+		{"-c", "core.fsmonitor=false", "-c", "diff.external=", "diff", "--no-ext-diff"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			dir := trap(t)
+			c := exec.Command("git", args...)
+			c.Dir, c.Env = dir, []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + dir}
+			out, _ := c.CombinedOutput()
+			if _, err := os.Stat(filepath.Join(dir, "pwn")); err != nil {
+				t.Errorf("it did not run ./evil: %v: %s", err, out)
+			}
+		})
 	}
 }
 

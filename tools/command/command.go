@@ -152,15 +152,27 @@ func newRunner(cfg Config) (*runner, error) {
 }
 
 // environment is all that programs get. What follows HOME keeps git from
-// configurations of others, from questions and from programs that its
-// configuration would have it run.
+// configurations of others, from questions, from a directory that only looks
+// like a repository, and from programs that its configuration would have it run.
 func environment(dir string, more []string) []string {
-	return append([]string{
+	env := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TERM=dumb", "PAGER=cat", "HOME=" + dir,
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
-		"GIT_CONFIG_COUNT=3", "GIT_CONFIG_KEY_0=core.fsmonitor", "GIT_CONFIG_VALUE_0=false",
-		"GIT_CONFIG_KEY_1=core.hooksPath", "GIT_CONFIG_VALUE_1=/dev/null", "GIT_CONFIG_KEY_2=log.showSignature", "GIT_CONFIG_VALUE_2=false",
-	}, more...)
+	}
+	config := [][2]string{
+		{"core.fsmonitor", "false"},
+		{"core.hooksPath", "/dev/null"},
+		{"log.showSignature", "false"},
+		{"safe.bareRepository", "explicit"},
+		{"gpg.openpgp.program", "false"},
+		{"gpg.x509.program", "false"},
+		{"gpg.ssh.program", "false"},
+	}
+	env = append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(config)))
+	for i, c := range config {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, c[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, c[1]))
+	}
+	return append(env, more...)
 }
 
 // allow returns the program and what it is to be executed with.

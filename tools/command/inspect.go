@@ -23,7 +23,7 @@ func Inspect() []Program {
 		operands    int
 		insert      []string
 	}{
-		{"status", "-s --short -b --branch --porcelain --", -1, nil},
+		{"status", "-s --short -b --branch --porcelain --", -1, []string{noSubmodules}},
 		{"log", show + " -n= --max-count= --since= --until= --author= --grep= --format= --graph --all --follow --", -1, plainDiff()},
 		{"show", show + " --format= --", -1, plainDiff()},
 		{"diff", show + " --cached --staged --check --", -1, plainDiff()},
@@ -48,4 +48,8 @@ func Inspect() []Program {
 	}
 }
 
-func plainDiff() []string { return []string{"--no-ext-diff", "--no-textconv"} }
+// noSubmodules: a submodule has a configuration of its own, which may name
+// programs too.
+const noSubmodules = "--ignore-submodules=all"
+
+func plainDiff() []string { return []string{"--no-ext-diff", "--no-textconv", noSubmodules} }

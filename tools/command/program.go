@@ -47,7 +47,8 @@ type Form struct {
 // everything.
 const runners = " sh bash dash ash zsh ksh mksh fish csh tcsh busybox toybox env xargs parallel timeout time nice ionice nohup setsid stdbuf " +
 	"chroot chrt taskset unshare nsenter flock watch script expect sudo su doas runuser pkexec ssh exec eval command builtin source trap coproc " +
-	"awk gawk mawk nawk sed perl python python2 python3 ruby node deno bun php lua tclsh make gmake cmake ninja vi vim ex ed emacs gdb docker podman kubectl crontab at batch "
+	"awk gawk mawk nawk sed perl python ruby node deno bun php lua tclsh make gmake cmake ninja vi vim ex ed emacs gdb docker podman kubectl crontab at batch " +
+	"npx uvx pipx strace ltrace valgrind fakeroot bwrap firejail systemd-run start-stop-daemon setpriv capsh runcon doexec rlwrap entr ld.so "
 
 // check refuses what no list of flags could make safe.
 func (p *Program) check() error {
@@ -55,7 +56,7 @@ func (p *Program) check() error {
 		return fmt.Errorf("%q is no plain name of a program", p.Name)
 	}
 	for _, f := range p.Forms {
-		if strings.Contains(runners, " "+p.Name+" ") && (f.Operands != 0 || len(f.Flags) > 0) {
+		if (isRunner(p.Name) || isRunner(filepath.Base(p.Path))) && (f.Operands != 0 || len(f.Flags) > 0) {
 			return fmt.Errorf("%s runs what its arguments say: its forms may have fixed words alone, no flags and no operands", p.Name)
 		}
 		for _, flag := range f.Flags {
@@ -65,6 +66,11 @@ func (p *Program) check() error {
 		}
 	}
 	return nil
+}
+
+// isRunner reports whether a program is one of runners, in any version.
+func isRunner(name string) bool {
+	return strings.Contains(runners, " "+name+" ") || strings.Contains(runners, " "+strings.TrimRight(name, "0123456789.-")+" ")
 }
 
 // find sets p.Path. A program in the working directory is refused: what is

@@ -231,6 +231,16 @@ func TestKilledAsATree(t *testing.T) {
 			t.Errorf("%q, %v, want the end", b, err)
 		}
 	})
+	t.Run("so a destructive one is in doubt, and a readonly one a failed result", func(t *testing.T) {
+		name, _ := pipe(t)
+		for _, effect := range []tools.Effect{"", tools.Readonly} {
+			tool, _ := open(t, Config{Programs: []Program{actor(t, "act-tree")}, Timeout: time.Second, Effect: effect})
+			d, _ := toolstest.DispatchAndCollect(t, toolstest.Probe{Tool: tool, Arguments: arguments(t, "actor act-tree "+name)})
+			if effect == "" && d.State != tools.StateInDoubt || effect != "" && (d.State != tools.StateDone || d.Result.Status != tools.Failed) {
+				t.Errorf("effect %q: %+v", effect, d)
+			}
+		}
+	})
 	t.Run("what a program leaves behind ends with it", func(t *testing.T) {
 		name, r := pipe(t)
 		tool, _ := open(t, Config{Programs: []Program{actor(t, "act-leave")}})
@@ -299,6 +309,8 @@ func TestNewRefuses(t *testing.T) {
 		{"a link into the directory", "inside the working directory", Config{Programs: []Program{{Name: "mine", Path: link}}, Dir: dir}},
 		{"a shell with operands", "runs what its arguments say", Config{Programs: []Program{{Name: "sh", Forms: []Form{{Operands: 1}}}}, Dir: dir}},
 		{"env with flags", "runs what its arguments say", Config{Programs: []Program{{Name: "env", Forms: []Form{{Flags: []string{"-i"}}}}}, Dir: dir}},
+		{"a runner in some version", "runs what its arguments say", Config{Programs: []Program{{Name: "python3.12", Path: "/bin/cat", Forms: []Form{{Operands: 1}}}}, Dir: dir}},
+		{"a runner by another name", "runs what its arguments say", Config{Programs: []Program{{Name: "mine", Path: "/bin/sh", Forms: []Form{{Operands: 1}}}}, Dir: dir}},
 		{"a flag that is none", "no flag", Config{Programs: []Program{{Name: "ls", Forms: []Form{{Flags: []string{"all"}}}}}, Dir: dir}},
 		{"a specifier that covers nothing", "covers nothing", Config{Programs: []Program{ok}, Dir: dir, Allow: []string{":*"}}},
 		{"an empty specifier", "empty", Config{Programs: []Program{ok}, Dir: dir, Allow: []string{" "}}},
