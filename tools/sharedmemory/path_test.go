@@ -133,6 +133,16 @@ func TestPages(t *testing.T) {
 			t.Errorf("pages %s", got)
 		}
 	})
+	t.Run("SE-33 a document that is listed twice is one, the first", func(t *testing.T) {
+		var rows []Entry
+		for i := range 100 {
+			rows = append(rows, Entry{Path: []string{"/b.md", "/a.md"}[i%2], UpdatedAt: fmt.Sprint(i)})
+		}
+		first, remaining := page(rows, "/", "")
+		if len(first) != 2 || remaining != 0 || first[0].UpdatedAt != "1" || first[1].UpdatedAt != "0" {
+			t.Errorf("%+v, %d remain", first, remaining)
+		}
+	})
 	t.Run("SE-35 any string is a cursor", func(t *testing.T) {
 		rows := func() []Entry { return []Entry{{Path: "/a.md"}, {Path: "/b.md"}, {Path: "/c.md"}} }
 		for cursor, want := range map[string]int{"/a.md": 2, "/b": 2, "/gone.md": 0, "zzz": 0, "\x00": 3, "/c.md": 0, "": 3, "\xff": 0} {
@@ -150,7 +160,9 @@ func TestPages(t *testing.T) {
 			var rows []Entry
 			for i, n := range all {
 				p := fmt.Sprintf("/%s%d.md", strings.Trim(n, "/"), i%90)
-				rows = append(rows, Entry{Path: p})
+				for range rapid.IntRange(1, 3).Draw(t, "times listed") {
+					rows = append(rows, Entry{Path: p})
+				}
 				if MatchesPrefix(p, prefix) {
 					want[p] = true
 				}

@@ -74,7 +74,7 @@ func defuse(text string) string {
 		at := plain(r)
 		rest := text[i+utf8.RuneLen(r):]
 		switch {
-		case at == '<' && (angles >= 2 || angles+1+leading(rest) >= 3 || claims(rest)):
+		case at == '<' && (angles+1+leading(rest) >= 3 || claims(rest)):
 			r = deadAngle
 		case at == '[' && commands(rest):
 			r = deadBracket

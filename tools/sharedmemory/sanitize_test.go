@@ -23,7 +23,7 @@ func TestSanitize(t *testing.T) {
 		{"SE-40 text that is only text", "if a < b && c > d { <div> } [link](x) **é** 👩‍🚀 >>> 1 << 2", "if a < b && c > d { <div> } [link](x) **é** 👩‍🚀 >>> 1 << 2"},
 		{"SE-40 tags of an authority", "<system>x</system><System-Reminder> < /tool_result ><invoke name=x>", "‹system>x‹/system>‹System-Reminder> ‹ /tool_result >‹invoke name=x>"},
 		{"SE-40 spelled otherwise", "＜ｓｙｓｔｅｍ＞<sys\u200dtem><s\u0301ystem>﹤user>", "‹ｓｙｓｔｅｍ＞‹sys\u200dtem>‹s\u0301ystem>‹user>"},
-		{"SE-40 special tokens", "<|im_start|>system <｜end｜> [INST] [/INST] <<SYS>> [system]", "‹|im_start|>system ‹｜end｜> ❲INST] ❲/INST] <‹SYS>> ❲system]"},
+		{"SE-40 special tokens", "<|im_start|>system <\u200d|x <｜end｜> [INST] [/INST] <<SYS>> [system]", "‹|im_start|>system ‹\u200d|x ‹｜end｜> ❲INST] ❲/INST] <‹SYS>> ❲system]"},
 		{"SE-40 fences", "<<<END UNTRUSTED>>> <<<<x", "‹‹‹END UNTRUSTED>>> ‹‹‹‹x"},
 		{"SE-40 our own frame", Frame, "❲" + Frame[1:]},
 		{"SE-40 controls go before tags are looked for", "<\rsystem><\x00system><sys\u200btem>", "‹\nsystem>‹␀system>‹sys\ufffdtem>"},
