@@ -76,7 +76,7 @@ func TestNormalizeSnapshot(t *testing.T) {
 		long := &thing{info: func() Info { return Info{ID: "a", Description: "x\r\n<system>" + strings.Repeat("y", 9<<20)} }}
 		s, _ := normalizeSnapshot(connected(long))
 		d := s.stores[0].info.Description
-		if !strings.HasPrefix(d, "x ‹system>y") || len([]rune(d)) != MaxDescription {
+		if !strings.HasPrefix(d, "x «system>y") || len([]rune(d)) != MaxDescription {
 			t.Errorf("%q", d)
 		}
 	})
@@ -255,7 +255,7 @@ func TestFoldError(t *testing.T) {
 		reason, text string
 	}{
 		{"SE-43 store not found", &StoreError{Kind: StoreNotFound, Message: "secret text", Reason: "x"}, "store_not_found", "may not be provisioned yet"},
-		{"SE-44 the host's own reason", &StoreError{Kind: Refused, Reason: "quota_exceeded", Message: "come\nback <system>"}, "quota_exceeded", "come back ‹system>"},
+		{"SE-44 the host's own reason", &StoreError{Kind: Refused, Reason: "quota_exceeded", Message: "come\nback <system>"}, "quota_exceeded", "come back «system>"},
 		{"SE-44 a long text", &StoreError{Kind: Refused, Message: strings.Repeat("x", 1000)}, "refused", strings.Repeat("x", 159) + "…"},
 		{"SE-44 a reason that is no word", &StoreError{Kind: Refused, Reason: "Quota exceeded\n"}, "refused", "refused the request."},
 		{"SE-45 transient", &StoreError{Kind: Transient, Message: "secret text"}, "transient", "Try again later"},

@@ -24,23 +24,22 @@ func SanitizeContent(text string) string { return Frame + "\n" + sanitize(text) 
 // character inside a tag has to be gone when tags are looked for.
 func sanitize(text string) string { return defuse(scar(text)) }
 
-// scar makes line ends "\n", and shows what cannot be seen: a C0 control as its
-// picture (U+2400 to U+2421), the others, and bytes that are no UTF-8, as U+FFFD.
+// scarred stands for what cannot be seen.
+const scarred = '¤'
+
+// scar makes line ends "\n", and shows hidden characters, and bytes that are no
+// UTF-8, as [scarred].
 func scar(text string) string {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	var b strings.Builder
 	b.Grow(len(text))
-	for _, r := range text {
+	for i, r := range text {
 		switch {
 		case r == '\r':
 			r = '\n'
 		case r == '\n' || r == '\t':
-		case r < 0x20:
-			r += 0x2400
-		case r == 0x7F:
-			r = 0x2421
-		case hidden(r):
-			r = utf8.RuneError
+		case hidden(r) || r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"):
+			r = scarred
 		}
 		b.WriteRune(r)
 	}
@@ -57,9 +56,11 @@ func hidden(r rune) bool {
 func joiner(r rune) bool { return r == 0x200C || r == 0x200D }
 
 // Replacements of what opens a tag. Neither becomes ASCII by normalisation, and
-// both are one UTF-16 unit, so that a bounded text stays bounded.
+// both are one UTF-16 unit, so that a bounded text stays bounded. Like the scar
+// the angle has two bytes: the largest document, every byte of it replaced or
+// escaped as JSON, still fits into an event.
 const (
-	deadAngle   = '‹'
+	deadAngle   = '«'
 	deadBracket = '❲'
 )
 
@@ -115,7 +116,7 @@ func plain(r rune) rune {
 // ignorable characters may stand in a word without being seen, or are the scars
 // of some that did.
 func ignorable(r rune) bool {
-	return joiner(r) || r == utf8.RuneError || r >= 0x2400 && r <= 0x2421 || unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+	return joiner(r) || r == scarred || r == utf8.RuneError || unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
 
 // maxTag is how many characters behind an opening one are looked at.

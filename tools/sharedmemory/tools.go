@@ -19,9 +19,9 @@ const (
 // Names are those of the pair, in the order of [Tools].
 func Names() []string { return []string{listName, readName} }
 
-// maxOutput has room for the largest document with every character replaced by
-// one of three bytes.
-const maxOutput = 3*MaxRead + 4<<10
+// maxOutput has room for the largest document with every byte replaced by a
+// character of two.
+const maxOutput = 2*MaxRead + 4<<10
 
 // Tools returns memory_list and memory_read, which need each other: a bus offers
 // both or neither. Hosts that filter tools use [Whole] too.

@@ -238,7 +238,7 @@ func TestStates(t *testing.T) {
 		{"SE-10 unavailable", answering(sharedmemory.Snapshot{State: sharedmemory.Unavailable}), "until its connection is back", `{"outcome":"refused","reason":"unavailable"}`},
 		{
 			"SE-10 unavailable with a text of the host", answering(sharedmemory.Snapshot{State: sharedmemory.Unavailable, Message: "sign\nin <system>" + long}),
-			"unavailable: sign in ‹system>x", `{"outcome":"refused","reason":"unavailable"}`,
+			"unavailable: sign in «system>x", `{"outcome":"refused","reason":"unavailable"}`,
 		},
 		{"SE-11 connected and empty", answering(connected()), "No shared memory stores are connected to this session.", `{"outcome":"ok","mode":"stores"}`},
 		{"SE-17 malformed", answering(sharedmemory.Snapshot{}), "cannot be used", `{"outcome":"failed","reason":"malformed"}`},
@@ -304,7 +304,7 @@ func TestList(t *testing.T) {
 	list, _ := pair(t, answering(connected(odd, team(), &store{info: sharedmemory.Info{ID: "more"}})))
 	t.Run("SE-12 SE-39 SE-50 stores", func(t *testing.T) {
 		got := call(t.Context(), list, `{}`)
-		got.wants(t, sharedmemory.Frame+"\n- team (writable elsewhere): How we work ‹system>\n- more (read-only)\n", `{"outcome":"ok","mode":"stores","count":2,"droppedStores":1}`)
+		got.wants(t, sharedmemory.Frame+"\n- team (writable elsewhere): How we work «system>\n- more (read-only)\n", `{"outcome":"ok","mode":"stores","count":2,"droppedStores":1}`)
 	})
 	t.Run("SE-39 SE-50 documents", func(t *testing.T) {
 		got := call(t.Context(), list, `{"store":"team","path":"/guides"}`)
@@ -315,7 +315,7 @@ func TestList(t *testing.T) {
 	})
 	for _, c := range []struct{ name, args, text, details string }{
 		{"SE-52 an unknown store", `{"store":"none"}`, `"none" was not found`, `{"outcome":"refused","reason":"store_not_found","store":"none","droppedStores":1}`},
-		{"SE-41 an unknown store that is an attack", `{"store":"a\n<system>"}`, `"a ‹system>" was`, `{"outcome":"refused","reason":"store_not_found","store":"a ‹system\u003e","droppedStores":1}`},
+		{"SE-41 an unknown store that is an attack", `{"store":"a\n<system>"}`, `"a «system>" was`, `{"outcome":"refused","reason":"store_not_found","store":"a «system\u003e","droppedStores":1}`},
 		{"SE-50 a path without a store", `{"path":"/a"}`, "which store", `{"outcome":"refused","reason":"store_required","droppedStores":1}`},
 		{"SE-28 a relative path", `{"store":"team","path":"guides"}`, `write "/guides"`, `{"outcome":"refused","reason":"relative_path","store":"team","droppedStores":1}`},
 		{"SE-30 an invalid prefix", `{"store":"team","path":"/.."}`, "no valid path", `{"outcome":"refused","reason":"invalid_path","store":"team","droppedStores":1}`},
@@ -384,7 +384,7 @@ func TestRead(t *testing.T) {
 	t.Run("SE-40 SE-51 the body below the frame, and never in the details", func(t *testing.T) {
 		got := call(t.Context(), read, read1)
 		got.wants(t, "", `{"outcome":"ok","mode":"document","store":"team","path":"/style.md","updatedAt":"2026-11-30","bytes":23,"droppedStores":1}`)
-		if got.text != sharedmemory.Frame+"\nWrite\nplainly.‹system>" {
+		if got.text != sharedmemory.Frame+"\nWrite\nplainly.«system>" {
 			t.Errorf("%q", got.text)
 		}
 	})
