@@ -2,6 +2,12 @@
 // modules of WASI preview 1 that are the code themselves, or one language runtime
 // that the host supplies and that reads the code from its standard input. A
 // program has no files, no network, no environment and no clock.
+//
+// A module that is the code itself is decoded and compiled in the process, where
+// no limit of memory or time holds. It is looked through before that, and refused
+// if it is over 1 MiB, declares more than it holds, or has functions of over 64
+// KiB or with very many locals. That is a guard against what is known, not a
+// border like that of a process.
 package wasm
 
 import (
@@ -10,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -38,11 +45,23 @@ type Config struct {
 // Sandbox is a [sandbox.Sandbox]. Close it when it is not needed any more.
 type Sandbox struct {
 	cfg     Config
-	runtime wazero.Runtime
-	module  wazero.CompiledModule // of Config.Runtime, nil without one
+	runtime wazero.Runtime        // of Config.Runtime, nil without one: each program gets its own
+	module  wazero.CompiledModule // likewise
+
+	mu      sync.Mutex
+	closed  bool
+	stops   map[*program]context.CancelCauseFunc
+	running sync.WaitGroup
 }
 
+type program struct{ sandbox.Program }
+
 const page = 64 << 10
+
+var (
+	errTimeout = errors.New("time is up")
+	errClosed  = errors.New("wasm: the sandbox is closed")
+)
 
 // New prepares a sandbox, and compiles the language runtime if there is one.
 func New(ctx context.Context, cfg Config) (*Sandbox, error) {
@@ -55,36 +74,85 @@ func New(ctx context.Context, cfg Config) (*Sandbox, error) {
 	if cfg.MaxOutput <= 0 {
 		cfg.MaxOutput = 16 << 10
 	}
-	features := api.CoreFeaturesV2
+	s := &Sandbox{cfg: cfg, stops: map[*program]context.CancelCauseFunc{}}
 	if cfg.Runtime == nil {
-		// Reference types would let a stranger's module grow tables, which no limit
-		// of memory counts.
-		features = features.SetEnabled(api.CoreFeatureReferenceTypes, false)
+		return s, nil
 	}
-	pages := uint32(min(max(cfg.MaxMemory/page, 1), 1<<16))
-	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
-		WithCloseOnContextDone(true).WithMemoryLimitPages(pages).WithCoreFeatures(features))
-	s := &Sandbox{cfg: cfg, runtime: r}
-	_, err := wasi_snapshot_preview1.Instantiate(ctx, r)
-	if err == nil && cfg.Runtime != nil {
+	r, err := s.open(ctx)
+	if err == nil {
+		s.runtime = r
 		s.module, err = r.CompileModule(ctx, cfg.Runtime)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("wasm: prepare: %w", err), r.Close(ctx))
+		return nil, errors.Join(fmt.Errorf("wasm: prepare: %w", err), s.Close(ctx))
 	}
 	return s, nil
 }
 
-// Close ends programs that still run, and frees what the sandbox holds.
-func (s *Sandbox) Close(ctx context.Context) error { return s.runtime.Close(ctx) }
+// open makes a runtime of wazero with WASI in it.
+func (s *Sandbox) open(ctx context.Context) (wazero.Runtime, error) {
+	features := api.CoreFeaturesV2
+	if s.cfg.Runtime == nil {
+		// Reference types would let a stranger's module grow tables, which no limit
+		// of memory counts.
+		features = features.SetEnabled(api.CoreFeatureReferenceTypes, false)
+	}
+	pages := uint32(min(max(s.cfg.MaxMemory/page, 1), 1<<16))
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
+		WithCloseOnContextDone(true).WithMemoryLimitPages(pages).WithCoreFeatures(features))
+	if _, err := wasi_snapshot_preview1.Instantiate(ctx, r); err != nil {
+		return nil, errors.Join(err, r.Close(context.WithoutCancel(ctx)))
+	}
+	return r, nil
+}
 
-var errTimeout = errors.New("time is up")
+// Close ends programs that still run, waits for them, and frees what the sandbox
+// holds. Programs that are given to it later get an error.
+func (s *Sandbox) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	for _, stop := range s.stops {
+		stop(errClosed)
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	if s.runtime == nil {
+		return nil
+	}
+	return s.runtime.Close(ctx)
+}
+
+// begin notes a program that runs; stop ends it. The program must be ended.
+func (s *Sandbox) begin(p *program, stop context.CancelCauseFunc) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.stops[p] = stop
+	s.running.Add(1)
+	return nil
+}
+
+func (s *Sandbox) end(p *program) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.stops, p)
+	s.running.Done()
+}
 
 // Execute implements [sandbox.Sandbox].
-func (s *Sandbox) Execute(ctx context.Context, p sandbox.Program) (out sandbox.Output, err error) {
+func (s *Sandbox) Execute(ctx context.Context, code sandbox.Program) (out sandbox.Output, err error) {
 	if ctx.Err() != nil {
 		return out, context.Cause(ctx)
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	p := &program{code}
+	if err := s.begin(p, stop); err != nil {
+		return out, err
+	}
+	defer s.end(p)
 	limit := s.cfg.Timeout
 	if p.Timeout > 0 {
 		limit = min(limit, p.Timeout)
@@ -93,16 +161,11 @@ func (s *Sandbox) Execute(ctx context.Context, p sandbox.Program) (out sandbox.O
 	defer cancel()
 	stdout, stderr := &sandbox.Buffer{Max: s.cfg.MaxOutput}, &sandbox.Buffer{Max: s.cfg.MaxOutput}
 	cfg := wazero.NewModuleConfig().WithName("").WithStdout(stdout).WithStderr(stderr).WithArgs(append([]string{"program"}, s.cfg.Args...)...)
-	module, problem := s.module, error(nil)
-	if module == nil {
-		if module, problem = s.compile(inner, p.Code); problem == nil {
-			defer func() { err = errors.Join(err, module.Close(context.WithoutCancel(ctx))) }()
-		}
+	var problem error
+	if s.module != nil {
+		problem = run(inner, s.runtime, s.module, cfg.WithStdin(strings.NewReader(p.Code)))
 	} else {
-		cfg = cfg.WithStdin(strings.NewReader(p.Code))
-	}
-	if problem == nil {
-		problem = s.run(inner, module, cfg)
+		problem = s.runModule(inner, p.Code, cfg)
 	}
 	if ctx.Err() != nil {
 		return sandbox.Output{}, context.Cause(ctx)
@@ -118,9 +181,34 @@ func (s *Sandbox) Execute(ctx context.Context, p sandbox.Program) (out sandbox.O
 	return out, nil
 }
 
+// runModule runs a module in a runtime of its own: a runtime keeps something of
+// every module that it has ever seen.
+func (s *Sandbox) runModule(ctx context.Context, code string, cfg wazero.ModuleConfig) error {
+	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(code))
+	if err != nil {
+		return fmt.Errorf("want a WASI module in base64: %w", err)
+	}
+	if b, err = check(b); err != nil {
+		return err
+	}
+	r, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing of it is left to lose
+	m, err := r.CompileModule(ctx, b)
+	if err != nil {
+		return fmt.Errorf("compile: %w", err)
+	}
+	if _, ok := m.ExportedFunctions()["_start"]; !ok {
+		return errors.New("the module exports no _start: want a command of WASI preview 1")
+	}
+	return run(ctx, r, m, cfg)
+}
+
 // run instantiates a module, which runs it; exit code 0 is no error.
-func (s *Sandbox) run(ctx context.Context, m wazero.CompiledModule, cfg wazero.ModuleConfig) error {
-	mod, err := s.runtime.InstantiateModule(ctx, m, cfg)
+func run(ctx context.Context, r wazero.Runtime, m wazero.CompiledModule, cfg wazero.ModuleConfig) error {
+	mod, err := r.InstantiateModule(ctx, m, cfg)
 	if mod != nil {
 		defer mod.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing of it is left to lose
 	}
@@ -129,24 +217,6 @@ func (s *Sandbox) run(ctx context.Context, m wazero.CompiledModule, cfg wazero.M
 		return nil
 	}
 	return err
-}
-
-func (s *Sandbox) compile(ctx context.Context, code string) (wazero.CompiledModule, error) {
-	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(code))
-	if err != nil {
-		return nil, fmt.Errorf("want a WASI module in base64: %w", err)
-	}
-	if err := checkTables(b); err != nil {
-		return nil, err
-	}
-	m, err := s.runtime.CompileModule(ctx, b)
-	if err != nil {
-		return nil, fmt.Errorf("compile: %w", err)
-	}
-	if _, ok := m.ExportedFunctions()["_start"]; !ok {
-		return nil, errors.Join(errors.New("the module exports no _start: want a command of WASI preview 1"), m.Close(ctx))
-	}
-	return m, nil
 }
 
 // clip keeps a module's stack trace from filling the answer.

@@ -1,10 +1,12 @@
 package wasm_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +93,7 @@ func TestPrograms(t *testing.T) {
 		{"SG-77 a table is", encode(module(write(1), greet, table(100)...)), true, hello, ""},
 		{"SG-77 a large one", encode(module(write(1), greet, table(0xff, 0xff, 0xff, 0x3f)...)), false, "", "at most"},
 		{"SG-77 two tables", encode(module(write(1), greet, section(4, 2, 0x70, 0, 1, 0x70, 0, 1)...)), false, "", "2 tables"},
+		{"SG-77 names that a compiler left are no harm", encode(module(write(1), greet, section(0, 4, 'n', 'a', 'm', 'e', 1, 5, 0xff, 0xff, 0xff, 0xff, 0x0f)...)), true, hello, ""},
 		{"SG-77 no files", encode(module(append(write(3), unreachable), greet)), false, "", "unreachable"},
 		{"SG-77 no base64", "print('hello')", false, "", "base64"},
 		{"SG-77 no module", encode([]byte("hello")), false, "", "no WebAssembly"},
@@ -111,6 +114,97 @@ func TestPrograms(t *testing.T) {
 				t.Error("it does not say why")
 			}
 		})
+	}
+}
+
+// What a module declares is believed by the compiler before it is read, so that
+// it must be refused before that.
+func TestModulesThatDeclareTooMuch(t *testing.T) {
+	magic := []byte("\x00asm\x01\x00\x00\x00")
+	most := []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
+	with := func(sections ...[]byte) []byte { return bytes.Join(append([][]byte{magic}, sections...), nil) }
+	times := func(n int, b ...byte) []byte { return bytes.Repeat(b, n) }
+	vector := func(n int, b ...byte) []byte { return append(binary.AppendUvarint(nil, uint64(n)), b...) }
+	function := func(body ...byte) []byte { return section(10, append([]byte{1}, vector(len(body), body...)...)...) }
+	type1 := func(params, results int) []byte {
+		b := append([]byte{1, 0x60}, vector(params, times(params, 0x7f)...)...)
+		return section(1, append(b, vector(results, times(results, 0x7f)...)...)...)
+	}
+	tests := map[string][]byte{
+		"seventeen bytes":             with([]byte{1, 7, 1, 0x60, 0xff, 0xff, 0xff, 0xff, 0x0f}),
+		"parameters":                  with(section(1, append([]byte{1, 0x60}, most...)...)),
+		"results":                     with(section(1, append([]byte{1, 0x60, 0}, most...)...)),
+		"1,001 parameters":            with(type1(1001, 0)),
+		"1,001 results":               with(type1(0, 1001)),
+		"a group of types":            with(section(1, append([]byte{1, 0x4e}, most...)...)),
+		"a type in more than a byte":  with(section(1, 1, 0x60, 1, 0x63, 0x70, 0)),
+		"code":                        with(section(10, most...)),
+		"locals":                      with(function(append(append([]byte{1}, most...), 0x7f, 0x0b)...)),
+		"groups of locals":            with(function(append(most, 0x7f, 0x0b)...)),
+		"locals of two functions":     with(section(10, append([]byte{2}, times(2, 6, 1, 0xb1, 0xc3, 1, 0x7f, 0x0b)...)...)),
+		"a large function":            with(function(append([]byte{0}, times(70_000, 0x01)...)...)),
+		"a large one with locals":     with(function(append([]byte{1, 0x90, 0x4e, 0x7f}, times(60_000, 0x01)...)...)),
+		"a large one with wide types": with(type1(0, 1000), function(append([]byte{0}, times(60_000, 0x01)...)...)),
+		"functions":                   with(section(3, most...)),
+		"imports":                     with(section(2, most...)),
+		"the name of an import":       with(section(2, append([]byte{1}, most...)...)),
+		"a table from elsewhere":      with(section(2, 1, 0, 0, 1, 0x70, 0, 1)),
+		"memories":                    with(section(5, most...)),
+		"globals":                     with(section(6, most...)),
+		"exports":                     with(section(7, most...)),
+		"the name of an export":       with(section(7, append([]byte{1}, most...)...)),
+		"segments of tables":          with(section(9, most...)),
+		"a segment of a table":        with(section(9, append([]byte{1, 0, 0x41, 0, 0x0b}, most...)...)),
+		"expressions of one":          with(section(9, append([]byte{1, 5, 0x70}, most...)...)),
+		"a reference in two bytes":    with(section(9, append([]byte{1, 5, 0x64, 0x70}, most...)...)),
+		"data":                        with(section(11, most...)),
+		"a segment of data":           with(section(11, append([]byte{1, 1}, most...)...)),
+		"over a hundred thousand":     with(section(3, vector(100_001, times(100_001, 0)...)...)),
+		"a section":                   with(append([]byte{3}, most...)),
+		"more after a vector":         with(section(3, 1, 0, 0)),
+		"an unknown section":          with(section(13, 0)),
+		"a number of six bytes":       with(section(3, 0x80, 0x80, 0x80, 0x80, 0x80, 0)),
+		"a number of 33 bits":         with(section(3, 0xff, 0xff, 0xff, 0xff, 0x1f)),
+		"a large module":              with(section(0, times(1<<20, 0)...)),
+	}
+	if b := tests["seventeen bytes"]; len(b) != 17 {
+		t.Fatalf("%d bytes", len(b))
+	}
+	s := open(t, wasm.Config{})
+	for name, b := range tests {
+		t.Run(name, func(t *testing.T) {
+			code := base64.StdEncoding.EncodeToString(b)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			out, err := s.Execute(t.Context(), sandbox.Program{Code: code})
+			runtime.ReadMemStats(&after)
+			if err != nil || out.OK || out.Stderr == "" || strings.Contains(out.Stderr, "compile:") || strings.Contains(out.Stderr, "_start") {
+				t.Errorf("%+v, %v, want it refused before it is compiled", out, err)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
+				t.Errorf("%d bytes were taken", took)
+			}
+		})
+	}
+}
+
+// Closing ends what runs, and says so; it is no program that went well.
+func TestClose(t *testing.T) {
+	for _, cfg := range []wasm.Config{{Timeout: time.Hour}, {Timeout: time.Hour, Runtime: module(loop(), "")}} {
+		s := open(t, cfg)
+		p := sandbox.Program{Code: base64.StdEncoding.EncodeToString(module(loop(), ""))}
+		ended := make(chan error)
+		go func() {
+			_, err := s.Execute(t.Context(), p)
+			ended <- err
+		}()
+		time.AfterFunc(50*time.Millisecond, func() { _ = s.Close(context.Background()) })
+		if err := <-ended; err == nil {
+			t.Error("a program that was ended went well")
+		}
+		if _, err := s.Execute(t.Context(), p); err == nil {
+			t.Error("a closed sandbox runs programs")
+		}
 	}
 }
 
