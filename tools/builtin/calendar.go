@@ -41,13 +41,22 @@ func parseWhen(s string) (when, error) {
 	// The standard library takes a comma before fractions, and days with hours of one digit; RFC 3339 does not.
 	if len(s) <= 64 && !strings.Contains(s, ",") {
 		if t, err := time.Parse(time.RFC3339, s); err == nil {
-			return when{t, true}.check()
+			return when{ownZone(t), true}.check()
 		}
 	}
 	if len(s) > 64 {
 		return when{}, fmt.Errorf("a text of %d bytes is no date; %s", len(s), wantWhen)
 	}
 	return when{}, fmt.Errorf("%q is no date; %s", s, wantWhen)
+}
+
+// ownZone takes t out of the zone of the process, into which time.Parse puts a
+// moment that has its offset: the rules of that zone are not those of the model.
+func ownZone(t time.Time) time.Time {
+	if _, offset := t.Zone(); offset != 0 {
+		return t.In(time.FixedZone("", offset))
+	}
+	return t.UTC()
 }
 
 func (w when) check() (when, error) {

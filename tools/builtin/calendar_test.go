@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // zones, on machines that have none
 
 	"pgregory.net/rapid"
 
@@ -85,6 +86,34 @@ func TestDateMath(t *testing.T) {
 				t.Errorf("= %v, %v, want %s", got, err, tt.want)
 			}
 		})
+	}
+}
+
+// A moment is in the zone that was written, wherever the worker stands.
+func TestDateMathIsTheSameInEveryZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	london, err := time.LoadLocation("Europe/London")
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := time.Local
+	t.Cleanup(func() { time.Local = was })
+	for _, zone := range []*time.Location{time.UTC, berlin, london} {
+		time.Local = zone
+		for _, tt := range []struct{ date, want string }{
+			{"2026-03-28T12:00:00+01:00", "2026-03-29T12:00:00+01:00"}, // Berlin has +02:00 on that day
+			{"2026-03-28T12:00:00Z", "2026-03-29T12:00:00Z"},           // and London +01:00
+			{"2026-03-28T12:00:00+00:00", "2026-03-29T12:00:00Z"},
+			{"2026-03-28T12:00:00-05:30", "2026-03-29T12:00:00-05:30"},
+		} {
+			r := call(t, builtin.DateMath(), `{"operation":"add","date":"`+tt.date+`","amount":1,"unit":"day"}`)
+			if !strings.Contains(r.Output, tt.want) {
+				t.Errorf("in %v: a day after %s is %s, want %s", zone, tt.date, r.Output, tt.want)
+			}
+		}
 	}
 }
 
