@@ -31,7 +31,8 @@ type HTTPPostOptions struct {
 // HTTPPost returns http_post, which posts a body to the hosts that the policy
 // allows. It is destructive: the same call is made once in a run. A refusal of
 // the host (4xx but 408) and a request that never left took no effect; after an
-// answer of 5xx, or none, the call is in doubt. Redirects are not followed.
+// answer of 5xx, 301 or 302, or none, the call is in doubt. Redirects are not
+// followed.
 func HTTPPost(o HTTPPostOptions) (tools.Tool, error) {
 	c, err := netguard.New(o.Policy)
 	if err != nil {
@@ -99,7 +100,8 @@ func (p *poster) post(ctx context.Context, inv *tools.Invocation, in posted) (pa
 	switch {
 	case refusedOutright(r.Status):
 		return page{}, tools.NoEffect(errors.New(shown.Answer))
-	case r.Status >= 400:
+	case r.Status >= 400, r.Status == http.StatusMovedPermanently, r.Status == http.StatusFound:
+		// Some send 301 and 302 after the work, others instead of it.
 		return page{}, errors.New(shown.Answer)
 	}
 	return shown, nil
