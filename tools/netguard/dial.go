@@ -2,6 +2,7 @@ package netguard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -178,10 +179,25 @@ func (c *idleConn) Write(b []byte) (int, error) {
 	if c.closing.Load() {
 		return 0, net.ErrClosed
 	}
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(c.idle)); err != nil {
-		return 0, err
+	// In pieces, so that a slow host that takes some of them is seen to be at work.
+	const piece = 16 << 10
+	for done := 0; ; {
+		if err := c.move(); err != nil {
+			return done, err
+		}
+		n, err := c.Conn.Write(b[done:min(done+piece, len(b))])
+		if done += n; err != nil || done >= len(b) {
+			// The transport has been reading since before the request went out: the
+			// host's time to answer begins here.
+			return done, errors.Join(err, c.SetReadDeadline(time.Now().Add(c.idle)))
+		}
 	}
-	return c.Conn.Write(b)
+}
+
+// move moves both deadlines; SetWriteDeadline is another thing, below.
+func (c *idleConn) move() error {
+	t := time.Now().Add(c.idle)
+	return errors.Join(c.SetReadDeadline(t), c.Conn.SetWriteDeadline(t))
 }
 
 // SetWriteDeadline is called by TLS alone, before the farewell with which it

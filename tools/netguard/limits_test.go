@@ -1,6 +1,7 @@
 package netguard_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -200,6 +201,73 @@ func TestSlowAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A host that takes an upload slowly is not silent, over TLS or without.
+func TestSlowUploads(t *testing.T) {
+	body := bytes.Repeat([]byte("0123456789abcdef"), 12<<10) // at 16 KiB a second, 12 seconds
+	slowly := func(r io.Reader) (n int) {
+		b := make([]byte, 16<<10)
+		for {
+			m, err := io.ReadFull(r, b)
+			if n += m; err != nil || n >= len(body) {
+				return n
+			}
+			time.Sleep(time.Second)
+		}
+	}
+	post := func(t *testing.T, c *netguard.Client, url string) {
+		t.Helper()
+		start := time.Now()
+		resp, err := c.Do(t.Context(), netguard.Request{Method: http.MethodPost, URL: url, Body: body})
+		if err != nil || resp.Status != http.StatusOK {
+			t.Errorf("after %v: %+v, %v", time.Since(start), resp, err)
+		}
+	}
+	t.Run("https", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			in := netguardtest.New(t)
+			over := make(chan struct{})
+			defer func() { <-over }()
+			in.HandleFunc("site.example.com", func(_ http.ResponseWriter, r *http.Request) {
+				defer close(over)
+				if n := slowly(r.Body); n != len(body) {
+					t.Errorf("%d bytes arrived", n)
+				}
+			})
+			c, err := netguard.New(netguard.Policy{Allow: []string{"*"}, Net: in.Net()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			post(t, c, "https://site.example.com/")
+		})
+	})
+	t.Run("http", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			c, err := netguard.Pinned("http://10.0.0.1:80", netguard.Limits{}, netguard.Net{
+				Connect: func(context.Context, netip.AddrPort) (net.Conn, error) { return here, nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			defer all.Wait()
+			all.Go(func() {
+				defer there.Close()
+				r, err := http.ReadRequest(bufio.NewReader(there))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := slowly(r.Body); n != len(body) {
+					t.Errorf("%d bytes arrived", n)
+				}
+				_, _ = io.WriteString(there, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			})
+			post(t, c, "http://10.0.0.1:80/")
+		})
+	})
 }
 
 func TestErrorsNameNothingPrivate(t *testing.T) {
