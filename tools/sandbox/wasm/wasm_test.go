@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -174,15 +173,9 @@ func TestModulesThatDeclareTooMuch(t *testing.T) {
 	for name, b := range tests {
 		t.Run(name, func(t *testing.T) {
 			code := base64.StdEncoding.EncodeToString(b)
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
 			out, err := s.Execute(t.Context(), sandbox.Program{Code: code})
-			runtime.ReadMemStats(&after)
 			if err != nil || out.OK || out.Stderr == "" || strings.Contains(out.Stderr, "compile:") || strings.Contains(out.Stderr, "_start") {
 				t.Errorf("%+v, %v, want it refused before it is compiled", out, err)
-			}
-			if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
-				t.Errorf("%d bytes were taken", took)
 			}
 		})
 	}
