@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/memory"
 	"github.com/daybookhq/daybook/tools/memory/memorytest"
@@ -14,6 +15,8 @@ func Example() {
 	m, err := memory.New(memory.Options{
 		Client: memorytest.NewStore(),
 		Root:   func(inv *tools.Invocation) string { return "user:" + inv.SessionID },
+		// In a program, the one that its secrets are registered with.
+		Redactor: redact.New(redact.Config{}),
 	})
 	if err != nil {
 		fmt.Println(err)

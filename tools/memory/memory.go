@@ -42,8 +42,10 @@ type Options struct {
 	Trust tools.Trust
 	// DeepPrice is what a deep_recall costs at most, in micro-USD. Zero: nobody knows.
 	DeepPrice int64
-	// Redactor takes secrets out of what is kept: tools get arguments with secrets in
-	// them. One without registered secrets if nil.
+	// Redactor takes secrets out of what is kept: tools get arguments with secrets
+	// substituted. Required: it is the one of the process, with which its secrets are
+	// registered. Its key must be the same in every process, since what a note is
+	// known by is made of the redacted text.
 	Redactor *redact.Redactor
 }
 
@@ -68,14 +70,13 @@ func New(o Options) (*Memory, error) {
 		return nil, errors.New("memory tools: a client is required")
 	case o.Root == nil:
 		return nil, errors.New("memory tools: Root is required: say which context each run is fenced by; FixedRoot if it is always the same")
+	case o.Redactor == nil:
+		return nil, errors.New("memory tools: Redactor is required: pass the redactor of the process, with which its secrets are registered; any other would let them into the memory")
 	case o.Format != "" && o.Format != TOON && o.Format != Markdown:
 		return nil, fmt.Errorf("memory tools: format %q, want %q or %q", o.Format, TOON, Markdown)
 	}
 	if o.Source == "" {
 		o.Source = "assistant"
-	}
-	if o.Redactor == nil {
-		o.Redactor = redact.New(redact.Config{})
 	}
 	if o.Trust == "" {
 		o.Trust = tools.External

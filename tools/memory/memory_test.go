@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/memory"
 	"github.com/daybookhq/daybook/tools/memory/memorytest"
@@ -21,6 +22,9 @@ func wired(t *testing.T, o memory.Options) *memory.Memory {
 	t.Helper()
 	if o.Root == nil {
 		o.Root = memory.FixedRoot("user:ada")
+	}
+	if o.Redactor == nil {
+		o.Redactor = redact.New(redact.Config{})
 	}
 	m, err := memory.New(o)
 	if err != nil {
@@ -78,13 +82,16 @@ func TestNew(t *testing.T) {
 		}
 	})
 	t.Run("what is missing is an error", func(t *testing.T) {
-		root := memory.FixedRoot("a:b")
+		root, r := memory.FixedRoot("a:b"), redact.New(redact.Config{})
+		if _, err := memory.New(memory.Options{Client: memorytest.NewStore(), Root: root}); err == nil || !strings.Contains(err.Error(), "the redactor of the process") {
+			t.Errorf("without a redactor: %v", err)
+		}
 		for _, o := range []memory.Options{
-			{Root: root},
-			{Client: memorytest.NewStore()},
-			{Client: memorytest.NewStore(), Root: root, Format: "xml"},
-			{Client: memorytest.NewStore(), Root: root, Trust: "mine"},
-			{Client: memorytest.NewStore(), Root: root, DeepPrice: -1},
+			{Root: root, Redactor: r},
+			{Client: memorytest.NewStore(), Redactor: r},
+			{Client: memorytest.NewStore(), Root: root, Redactor: r, Format: "xml"},
+			{Client: memorytest.NewStore(), Root: root, Redactor: r, Trust: "mine"},
+			{Client: memorytest.NewStore(), Root: root, Redactor: r, DeepPrice: -1},
 		} {
 			if m, err := memory.New(o); err == nil {
 				t.Errorf("%+v: %v", o, m)

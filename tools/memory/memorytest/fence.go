@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/memory"
 	"github.com/daybookhq/daybook/tools/toolstest"
@@ -23,7 +24,7 @@ const graphs = 40
 func TestFence(t *testing.T, open func(*testing.T) memory.Client) {
 	for seed := range uint64(graphs) {
 		f := &fence{t: t, client: open(t), rnd: rand.New(rand.NewPCG(seed, 1))}
-		m := must(memory.New(memory.Options{Client: f.client, Root: func(*tools.Invocation) string { return f.root }}))
+		m := must(memory.New(memory.Options{Client: f.client, Root: func(*tools.Invocation) string { return f.root }, Redactor: redact.New(redact.Config{})}))
 		var reg tools.Registry
 		for _, tool := range m.Tools() {
 			if err := reg.Add(tool); err != nil {
