@@ -15,22 +15,8 @@ type page struct {
 	Results []events.Source `json:"results"`
 }
 
-// secretsOf are the values of the operator's headers, which an echoing server
-// would otherwise hand to the model.
-func secretsOf(p netguard.Policy) *strings.Replacer {
-	var pairs []string
-	for _, h := range p.Headers {
-		for _, v := range append([]string{h.Value}, strings.Fields(h.Value)...) {
-			if len(v) >= 6 {
-				pairs = append(pairs, v, "[withheld]")
-			}
-		}
-	}
-	return strings.NewReplacer(pairs...)
-}
-
-// show is what a model reads of an answer.
-func show(r *netguard.Response, secrets *strings.Replacer) page {
+// show is what a model reads of an answer that c has got.
+func show(c *netguard.Client, r *netguard.Response) page {
 	typ := r.ContentType
 	if typ == "" {
 		typ = "no content type"
@@ -54,7 +40,7 @@ func show(r *netguard.Response, secrets *strings.Replacer) page {
 		}
 		b.WriteString("\n" + r.Text())
 	}
-	return page{secrets.Replace(b.String()), []events.Source{{URL: r.URL}}}
+	return page{c.Withhold(b.String()), []events.Source{{URL: c.Withhold(r.URL)}}}
 }
 
 // isText goes by the declared type; without one, by whether it looks like text.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/daybookhq/daybook/tools"
@@ -56,7 +55,7 @@ func HTTPPost(o HTTPPostOptions) (tools.Tool, error) {
 	if o.KeyHeader != "" && !netguard.ValidHeader(o.KeyHeader) {
 		return nil, fmt.Errorf("http_post: %q is no header that can be set", o.KeyHeader)
 	}
-	p := &poster{client: c, keyHeader: o.KeyHeader, secrets: secretsOf(o.Policy)}
+	p := &poster{client: c, keyHeader: o.KeyHeader}
 	return tools.New(d, p.post)
 }
 
@@ -69,7 +68,6 @@ const (
 type poster struct {
 	client    *netguard.Client
 	keyHeader string
-	secrets   *strings.Replacer
 }
 
 type posted struct {
@@ -96,7 +94,7 @@ func (p *poster) post(ctx context.Context, inv *tools.Invocation, in posted) (pa
 	if err != nil {
 		return page{}, err
 	}
-	shown := show(r, p.secrets)
+	shown := show(p.client, r)
 	switch {
 	case refusedOutright(r.Status):
 		return page{}, tools.NoEffect(errors.New(shown.Answer))

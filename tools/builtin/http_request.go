@@ -20,7 +20,6 @@ func HTTPRequest(p netguard.Policy) (tools.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets := secretsOf(p)
 	return tools.New(tools.Definition{
 		Name:        "http_request",
 		Description: "Fetches an https URL with GET and returns status, type and text of the answer. Only certain hosts can be reached.",
@@ -35,6 +34,6 @@ func HTTPRequest(p netguard.Policy) (tools.Tool, error) {
 		if err != nil {
 			return page{}, err
 		}
-		return show(r, secrets), nil
+		return show(c, r), nil
 	})
 }

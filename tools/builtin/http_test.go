@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,8 @@ func TestHTTPRequestShowsTheAnswer(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		case "/long":
 			_, _ = io.WriteString(w, strings.Repeat("x", 100_000))
+		case "/back":
+			http.Redirect(w, r, "/json?as="+url.QueryEscape(r.Header.Get("Authorization")), http.StatusFound)
 		case "/moved":
 			http.Redirect(w, r, "/json", http.StatusFound)
 		}
@@ -99,6 +102,12 @@ func TestHTTPRequestShowsTheAnswer(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a credential that comes back in the address is withheld", func(t *testing.T) {
+		r := call(t, tool, `{"url":"https://api.example.com/back"}`)
+		if b, _ := json.Marshal(r); r.Status != tools.Completed || len(r.Sources) != 1 || strings.Contains(string(b), "s3cret") {
+			t.Errorf("%+v", r)
+		}
+	})
 	t.Run("a long answer is cut, and says so", func(t *testing.T) {
 		r := call(t, tool, `{"url":"https://api.example.com/long"}`)
 		if r.Truncated == nil || r.Truncated.Kept != len(r.Output) || r.Truncated.Of <= 100_000 {

@@ -93,7 +93,8 @@ func NewReader(o Options) (*Reader, error) {
 	return &Reader{client, o.Command, limits, make(chan struct{}, limits.Parallel)}, nil
 }
 
-// Read fetches a document and returns its text. The text of errors is meant
+// Read fetches a document and returns its text, without the credentials of the
+// policy if the host sends them back. The text of errors is meant
 // for a model.
 func (r *Reader) Read(ctx context.Context, url string) (Page, error) {
 	resp, err := r.client.Do(ctx, netguard.Request{URL: url})
@@ -105,7 +106,10 @@ func (r *Reader) Read(ctx context.Context, url string) (Page, error) {
 	}
 	format := formatOf(resp)
 	if format == "" {
-		return Page{}, fmt.Errorf("documents of type %q are not read: want pdf, docx, a web page, Markdown or plain text", resp.ContentType)
+		return Page{}, fmt.Errorf("documents of type %q are not read: want pdf, docx, a web page, Markdown or plain text", r.client.Withhold(resp.ContentType))
+	}
+	if format == formatHTML || format == formatText { // before Markdown escapes it
+		resp.Body = []byte(r.client.Withhold(string(resp.Body)))
 	}
 	d, err := r.parse(ctx, task{
 		Format: format, URL: resp.URL, ContentType: resp.ContentType, Charset: resp.Charset, MaxText: r.limits.Text,
@@ -114,7 +118,7 @@ func (r *Reader) Read(ctx context.Context, url string) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	return Page{URL: resp.URL, Title: d.Title, Text: d.Text, Cut: d.Cut}, nil
+	return Page{URL: r.client.Withhold(resp.URL), Title: r.client.Withhold(d.Title), Text: r.client.Withhold(d.Text), Cut: d.Cut}, nil
 }
 
 // Formats.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -216,6 +217,41 @@ func TestExtract(t *testing.T) {
 			t.Errorf("%d connections attempted", got-before)
 		}
 	})
+}
+
+// What a host sends back of the policy's credentials does not reach a model.
+func TestEchoedCredentials(t *testing.T) {
+	const secret = "s3cret_t0*ken_"
+	in := netguardtest.New(t)
+	in.HandleFunc("docs.example.com", func(w http.ResponseWriter, r *http.Request) {
+		auth := r.Header.Get("Authorization")
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, "/text?as="+url.QueryEscape(auth), http.StatusFound)
+		case "/html":
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprintf(w, "<html><head><title>%s</title></head><body><article><h1>You</h1><p>You sent %s as your name.</p></article></body></html>", auth, auth)
+		case "/odd":
+			w.Header().Set("Content-Type", "image/"+auth[len("Bearer "):])
+		default:
+			w.Header().Set("Content-Type", "text/plain")
+			_, _ = io.WriteString(w, "you sent "+auth)
+		}
+	})
+	rd, err := NewReader(Options{Policy: netguard.Policy{
+		Allow: []string{"docs.example.com"}, Net: in.Net(),
+		Headers: []netguard.Header{{Host: "docs.example.com", Name: "Authorization", Value: "Bearer " + secret}},
+	}, Command: self(t, "extract-child")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/text", "/html", "/moved", "/odd"} {
+		res := call(t, rd, "https://docs.example.com"+path)
+		b, _ := json.Marshal(res)
+		if !strings.Contains(string(b), "[withheld]") || strings.Contains(string(b), "s3cret") {
+			t.Errorf("%s: %s", path, b)
+		}
+	}
 }
 
 func TestParsersThatMisbehave(t *testing.T) {

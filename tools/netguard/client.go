@@ -24,7 +24,8 @@ import (
 type Client struct {
 	allow     []rule
 	headers   []hostHeader
-	origin    string // of a pinned client
+	withheld  *strings.Replacer // nil if there are no headers
+	origin    string            // of a pinned client
 	limits    Limits
 	net       Net
 	guardian  *ssrf.Guardian
@@ -61,6 +62,9 @@ func New(p Policy) (*Client, error) {
 			return nil, fmt.Errorf("network policy: header %q: its name or its value is not valid", h.Name)
 		}
 		c.headers = append(c.headers, hostHeader{r, h.Name, h.Value})
+	}
+	if len(p.Headers) > 0 {
+		c.withheld = withheld(p.Headers)
 	}
 	return c.open(p.Limits, p.Net)
 }
