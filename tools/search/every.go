@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +48,7 @@ func (e every) Search(ctx context.Context, q Query) (Result, error) {
 			m.Failed = append(m.Failed, Failure{e[i].Name(), line(errs[i].Error())})
 			continue
 		}
-		answers = append(answers, "# via "+line(r.Model)+"\n\n"+strings.TrimSpace(r.Answer))
+		answers = append(answers, "# via "+line(r.Model)+"\n\n"+unmarked(strings.TrimSpace(r.Answer)))
 		models = append(models, r.Model)
 		for _, h := range r.Results {
 			if !seen[h.URL] {
@@ -77,6 +78,14 @@ func (e every) Search(ctx context.Context, q Query) (Result, error) {
 	m.Answer, m.Model = strings.Join(answers, "\n\n"), strings.Join(models, "+")
 	return m, nil
 }
+
+// unmarked puts a space before the lines of an answer that look like those that
+// Every writes: what a page says must not pass for another searcher's.
+func unmarked(answer string) string {
+	return markRule.ReplaceAllString(answer, "${1} ${2}")
+}
+
+var markRule = regexp.MustCompile(`(^|[\n\r\v\f\x{85}\x{2028}\x{2029}])(# via )`)
 
 // ask survives a searcher that panics.
 func ask(ctx context.Context, s Searcher, q Query) (r Result, err error) {

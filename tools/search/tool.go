@@ -83,13 +83,34 @@ const maxQuery = 2000
 
 var linkRule = regexp.MustCompile(`(?i)\bhttps?://[^\s<>"]+`)
 
+// linkIn returns the first link of a text, without the punctuation of the
+// sentence around it. A text that is a link is taken as it is.
+func linkIn(text string) string {
+	link := linkRule.FindString(text)
+	if link == text {
+		return link
+	}
+	for link != "" {
+		last := link[len(link)-1]
+		if i := strings.IndexByte(")]}", last); i >= 0 {
+			if strings.Count(link, "([{"[i:i+1]) >= strings.Count(link, ")]}"[i:i+1]) {
+				break // its partner is in the link, as in https://en.wikipedia.org/wiki/Go_(game)
+			}
+		} else if strings.IndexByte(".,;:!?'", last) < 0 {
+			break
+		}
+		link = link[:len(link)-1]
+	}
+	return link
+}
+
 func (o *Options) search(ctx context.Context, in arguments, most int) (*answer, error) {
 	q := Query{Text: strings.TrimSpace(in.Query), Depth: cmp.Or(in.Depth, Quick), Recency: in.Recency}
 	if q.Text == "" || len(q.Text) > maxQuery {
 		return nil, &tools.ArgumentError{Tool: "web_search", Problems: []string{fmt.Sprintf("query has %d bytes: want 1 to %d", len(q.Text), maxQuery)}}
 	}
-	if link := linkRule.FindString(q.Text); link != "" {
-		return o.page(ctx, strings.TrimRight(link, ".,;:!?)]}'"))
+	if link := linkIn(q.Text); link != "" {
+		return o.page(ctx, link)
 	}
 	q.Depth = depths[min(slices.Index(depths, q.Depth), most)]
 	r, err := o.Searcher.Search(ctx, q)
