@@ -2,7 +2,10 @@
 
 package command
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // Inspect returns programs that look at files, with the flags of theirs that
 // write nothing and run nothing: ls, cat, head, tail, wc, grep, sort, uniq,
@@ -16,6 +19,9 @@ func Inspect() []Program {
 	}
 	find := one("find", "-name= -iname= -path= -ipath= -type= -maxdepth= -mindepth= -size= -mtime= -mmin= -newer= -empty -not -o -a -print -print0 -prune", -1)
 	find.Forms[0].WholeFlags = true
+	// In the ways of old, which GNU still takes, tail +1f, +f and -cf follow for ever.
+	tail := one("tail", "-n= -c= -q -v -# --lines= --bytes=", -1)
+	tail.Forms[0].refuse = regexp.MustCompile(`^(\+|-c?f)`)
 	git := Program{Name: "git"}
 	show := "--stat --shortstat --name-only --name-status --oneline -p --patch -U= --no-color --no-renames -w -#"
 	for _, f := range []struct {
@@ -36,7 +42,7 @@ func Inspect() []Program {
 		one("ls", "-1 -a -A -l -h -R -r -t -S -d -F --all --almost-all --color[=]", -1),
 		one("cat", "-n -b -s -A -E -T --number --", -1),
 		one("head", "-n= -c= -q -v -# --lines= --bytes=", -1),
-		one("tail", "-n= -c= -q -v -# --lines= --bytes=", -1),
+		tail,
 		one("wc", "-l -w -c -m -L --lines --words --bytes --chars", -1),
 		one("grep", "-n -r -R -i -v -w -x -c -l -L -o -h -H -s -q -E -F -a -I -e= -A= -B= -C= -m= -# --include= --exclude= --exclude-dir= --color[=] --", -1),
 		one("sort", "-n -r -u -f -b -h -V -s -c -k= -t= --key= --unique --reverse", -1),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,9 @@ type Form struct {
 	// Operands is how many other arguments there may be at most; negative means any
 	// number.
 	Operands int
+	// refuse is what no argument may look like, but the value of a flag: the
+	// program reads something else in it than Flags say. Nil refuses nothing.
+	refuse *regexp.Regexp
 }
 
 // runners run what their arguments say, so that a rule for them is a rule for
@@ -137,6 +141,8 @@ func (f *Form) fits(args []string) error {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		switch {
+		case f.refuse != nil && f.refuse.MatchString(a):
+			return fmt.Errorf("%q is not allowed here; for a file of that name write ./%s", a, a)
 		case len(a) < 2 || a[0] != '-':
 			operands++
 		case ended:
