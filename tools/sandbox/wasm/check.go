@@ -13,7 +13,9 @@ const (
 	maxTable   = 1 << 20 // entries of a table, of eight bytes
 	maxTypes   = 1000    // parameters, or results, of one type
 	maxLocals  = 50_000  // of all functions
-	maxBody    = 64 << 10
+	// maxBody bounds a function: its compiling is not cut off by time, and takes
+	// time by the square of how deep its blocks are nested, here about 3 seconds.
+	maxBody = 32 << 10
 	// maxWork bounds what the compiler keeps of one function: at each
 	// instruction, about as much as there are locals, or values of a type.
 	maxWork = 4 << 20

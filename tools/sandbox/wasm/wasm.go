@@ -5,7 +5,7 @@
 //
 // A module that is the code itself is decoded and compiled in the process, where
 // no limit of memory or time holds. It is looked through before that, and refused
-// if it is over 1 MiB, declares more than it holds, or has functions of over 64
+// if it is over 1 MiB, declares more than it holds, or has functions of over 32
 // KiB or with very many locals. That is a guard against what is known, not a
 // border like that of a process.
 package wasm
