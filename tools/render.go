@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
+	"unicode/utf8"
 
 	"github.com/daybookhq/daybook/events"
 )
@@ -158,16 +158,55 @@ func (d *Dispatcher) fit(e *entry, r events.ToolResult) (events.ToolResult, *uns
 		limit = d.cfg.MaxOutput
 	}
 	of := len(r.Output)
-	if of <= limit {
+	kept := encodedWithin(r.Output, min(of, boundary(r.Output, limit)), maxEncoded)
+	if kept == of {
 		return r, nil
 	}
 	if e.def.Truncate == Refuse || r.Control == ControlFinish {
-		return r, &unshowable{KindOutputTooLarge, fmt.Sprintf("the output has %d bytes, at most %d are allowed: ask for less", of, limit)}
+		text := fmt.Sprintf("the output has %d bytes, at most %d are allowed: ask for less", of, limit)
+		if of <= limit {
+			text = fmt.Sprintf("the output has %d bytes and, with its escapes, is over the %d that an event holds of it: ask for less", of, maxEncoded)
+		}
+		return r, &unshowable{KindOutputTooLarge, text}
 	}
-	kept := boundary(r.Output, limit)
 	r.Output = r.Output[:kept]
 	r.Truncated = &events.Truncated{Kept: kept, Of: of}
 	return r, nil
+}
+
+// maxEncoded and maxEncodedSources bound output and sources as they stand in an
+// event, which holds [events.MaxDataBytes]: text that is full of control
+// characters is six times as long there.
+const (
+	maxEncoded        = 160 << 10
+	maxEncodedSources = 48 << 10
+)
+
+// encodedWithin returns how much of the first n bytes of s is at most most bytes
+// long in JSON, up to the end of a character.
+func encodedWithin(s string, n, most int) int {
+	if 6*n <= most {
+		return n
+	}
+	size := 0
+	for i, c := range s[:n] {
+		size += encodedLen(c)
+		if size > most {
+			return i
+		}
+	}
+	return n
+}
+
+// encodedLen is for the encoder that escapes most: encoding/json's.
+func encodedLen(c rune) int {
+	switch {
+	case c < ' ', c == '<', c == '>', c == '&', c == 0x7f, c == 0x2028, c == 0x2029:
+		return 6
+	case c == '"', c == '\\':
+		return 2
+	}
+	return utf8.RuneLen(c)
 }
 
 // Bounds of texts in events, in bytes.
@@ -190,9 +229,23 @@ func (d *Dispatcher) cleanSources(sources []events.Source) []events.Source {
 	if len(sources) > maxSources {
 		sources = sources[:maxSources]
 	}
-	out := slices.Clone(sources)
-	for i, s := range out {
-		out[i] = events.Source{Title: d.clean(s.Title, maxForeignError), URL: d.clean(s.URL, 2*maxForeignError)}
+	out := make([]events.Source, 0, len(sources))
+	left := maxEncodedSources
+	for _, s := range sources {
+		c := events.Source{Title: d.clean(s.Title, maxForeignError), URL: d.clean(s.URL, 2*maxForeignError)}
+		for _, text := range []string{c.Title, c.URL} {
+			left -= len(`{"title":"",}`)
+			for _, r := range text {
+				left -= encodedLen(r)
+			}
+		}
+		if left < 0 {
+			break // there is no room for more of them
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return nil
 	}
 	return out
 }

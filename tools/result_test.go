@@ -211,3 +211,37 @@ func TestResultMiddleware(t *testing.T) {
 		}
 	}
 }
+
+// A result that is longer in an event than in memory is cut so that the event
+// can be recorded: else its run could not go on.
+func TestResultFitsIntoAnEvent(t *testing.T) {
+	sources := make([]any, 500)
+	for i := range sources {
+		sources[i] = map[string]any{"title": strings.Repeat("<\x01", 600), "url": "https://example.com/" + strings.Repeat("&", 2000)}
+	}
+	for name, text := range map[string]string{
+		"control characters": strings.Repeat("\x00", 1<<20), "markup": strings.Repeat("<&>", 1<<18), "quotes": strings.Repeat(`"\`, 1<<19),
+		"separators": strings.Repeat("\u2028", 1<<18), "words": strings.Repeat("ä word ", 1<<17), "faces": strings.Repeat("\U0001F600", 1<<18),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := tools.Definition{Name: "v", Effect: tools.Readonly, MaxOutput: 1 << 20}
+			b := newBench(t, tools.Config{}, returns(t, d, map[string]any{"answer": text, "results": sources}, nil))
+			r := b.call("v", `{}`).Result
+			n, err := json.Marshal(events.ToolExecutionFinished{Tool: "v", Result: r})
+			if err != nil || len(n) > events.MaxDataBytes {
+				t.Errorf("%d bytes in the event, %v; at most %d", len(n), err, events.MaxDataBytes)
+			}
+			if r.Truncated == nil || r.Truncated.Of != len(text) || r.Truncated.Kept != len(r.Output) || !utf8.ValidString(r.Output) || !strings.HasPrefix(text, r.Output) {
+				t.Errorf("%+v, %d bytes", r.Truncated, len(r.Output))
+			}
+			if len(n) < 100<<10 || len(r.Sources) == 0 {
+				t.Errorf("only %d bytes and %d sources are left", len(n), len(r.Sources))
+			}
+			d.Truncate = tools.Refuse
+			b = newBench(t, tools.Config{}, returns(t, d, text, nil))
+			if r := b.call("v", `{}`).Result; r.Status != tools.Failed || !strings.Contains(r.Error, "ask for less") {
+				t.Errorf("refused: %+v", r.Error)
+			}
+		})
+	}
+}
