@@ -56,8 +56,9 @@ func (s *site) schedule(t testing.TB) ledger.ScheduleID {
 	return state.ID()
 }
 
-// TestScheduleFailpoints kills a worker inside and right behind the transaction
-// that fires a schedule, and lets another one go on: the fire makes one run.
+// TestScheduleFailpoints: RELIABILITY row 25 (ours). It kills a worker inside and
+// right behind the transaction that fires a schedule, and lets another one go on:
+// the fire makes one run.
 func TestScheduleFailpoints(t *testing.T) {
 	for _, at := range places {
 		for _, point := range schedulePoints {

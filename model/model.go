@@ -1,5 +1,6 @@
 // Package model is what the runtime asks of a language model: one request, one
-// answer, what it cost. The providers are packages of their own on its shelf.
+// answer, what it cost. Whoever answers is a package of its own on its shelf: so
+// far scripted.
 package model
 
 import (

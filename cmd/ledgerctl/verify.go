@@ -42,7 +42,7 @@ the events agree with them. A note is no fault.
 
 The chain proves that nothing in it was changed, removed, moved or added. That the end
 of a run still going on was not cut off, or the whole replaced, only a checkpoint kept
-elsewhere can prove.
+elsewhere could prove; signed checkpoints are not built yet.
 
 Exit codes: 0 whole, 3 tampered, 4 incomplete, 1 could not be checked, 2 wrong usage.`,
 		Example: `  ledgerctl verify

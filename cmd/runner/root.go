@@ -53,7 +53,7 @@ func (a *app) root() *cobra.Command {
   runner worker --nats URL --postgres URL      distributed: NATS JetStream and PostgreSQL
 
 A setting is a flag, else the environment variable named beside it, else the default.
-Exit codes: 0 ok, 1 failed, 2 wrong usage. What happened afterwards: ledgerctl.`,
+Exit codes: 0 ok, 1 failed, 2 wrong usage; submit --wait has more. What happened afterwards: ledgerctl.`,
 		SilenceUsage: true, SilenceErrors: true,
 		SuggestionsMinimumDistance: 2,
 		Args:                       noArgs,

@@ -35,7 +35,7 @@ var packages = map[string]string{
 	"tools/builtin":     "tools tools/sandbox tools/netguard events redact internal/canonical internal/fault internal/telemetry",
 	"tools/sandbox":     "",
 	"tools/sandbox/...": "tools/sandbox tools/internal/process",
-	// The one place that starts, kills and reaps programs for tools; see docs/decisions/0017.
+	// The one place that starts, kills and reaps programs for tools; see docs/decisions/0018.
 	"tools/internal/process": "",
 	"tools/command":          "tools tools/sandbox tools/internal/process internal/canonical",
 	"tools/extract":          "tools tools/netguard tools/internal/process events redact internal/canonical",

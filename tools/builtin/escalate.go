@@ -22,7 +22,7 @@ type Escalation struct {
 	Call      events.CallID
 	Tenant    string
 	SessionID string
-	// Token is under what the answer is given: ledgerctl complete TOKEN --by WHO
+	// Token is under what the answer is given: ledgerctl complete TOKEN
 	// --result ANSWER, or a completion over NATS. It is the same when the call is made again
 	// after a crash, so that a second notice can be told from a second question.
 	Token      events.ID
