@@ -20,8 +20,14 @@ func Compare(ctx context.Context, st ReconcileStore, journal events.Reader) erro
 	if err := st.CompareJournal(ctx, at); err != nil {
 		return err
 	}
+	// What was reconciled is accounted for, also what could not be put back: the
+	// projector sets it apart.
+	accounted, err := st.Accounted(ctx, at.Incarnation)
+	if err != nil {
+		return err
+	}
 	c := &reconciling{journal: journal}
-	at.First = max(at.First, at.Confirmed+1)
+	at.First = max(at.First, at.Confirmed+1, accounted+1)
 	if at.First > at.Last {
 		return nil
 	}

@@ -192,14 +192,19 @@ func (p *Projector) projectNext(ctx context.Context) error {
 	return nil
 }
 
+// keepFor bounds how long a projector keeps what it cannot commit.
+const keepFor = time.Minute
+
 // keep tells the broker that ms are being worked on, until done is called: a
 // database that is slow or away would have another projector do the same. When
-// this process dies the broker is soon told nothing.
+// this process dies the broker is soon told nothing; and when it gets nowhere for
+// a minute neither, since it may be this process alone that is cut off from the
+// database, and others wait for what it holds.
 func (p *Projector) keep(ctx context.Context, ms []events.Message) (done func()) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for {
+		for kept := p.cfg.KeepEvery; kept <= keepFor; kept += p.cfg.KeepEvery {
 			p.sleep(ctx, p.cfg.KeepEvery)
 			if ctx.Err() != nil {
 				return

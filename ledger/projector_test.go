@@ -246,11 +246,46 @@ func TestProjectorKeepsWhatItWorksOn(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(50 * time.Second)
 		store.set(false)
 		time.Sleep(15 * time.Second)
 		if n, err := stream.Consumer().Lag(ctx); n != 0 || err != nil || store.count() != len(es) {
 			t.Errorf("lag %d, %v; %d events projected, want each of %d once", n, err, store.count(), len(es))
+		}
+		stop()
+		wg.Wait()
+	})
+}
+
+// One projector that is cut off from the database does not keep what it has
+// fetched from those that are not.
+func TestProjectorGivesUpWhatItCannotCommit(t *testing.T) {
+	es := sealedEvents(t, 5)
+	synctest.Test(t, func(t *testing.T) {
+		stream := memory.NewStream(memory.Config{})
+		if err := stream.PublishRaw("w", events.AppendMessage(nil, es)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		project := func(store *fakeProjection) {
+			wg.Go(func() {
+				if err := NewProjector(store, stream.Consumer(), nil, ProjectorConfig{}).Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		project(&fakeProjection{down: true}) // it gets the message
+		well := &fakeProjection{}
+		project(well)
+		time.Sleep(keepFor - 5*time.Second)
+		if n := well.count(); n != 0 {
+			t.Errorf("%d events went to another at once", n)
+		}
+		time.Sleep(30 * time.Second)
+		if n, err := stream.Consumer().Lag(ctx); n != 0 || err != nil || well.count() != len(es) {
+			t.Errorf("lag %d, %v; the other projected %d of %d events", n, err, well.count(), len(es))
 		}
 		stop()
 		wg.Wait()

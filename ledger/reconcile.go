@@ -24,6 +24,9 @@ type Rollbacks interface {
 	HoldBack(ctx context.Context, reason string) error
 	// Reconciled lets it be worked on again; p is up to where the journal was compared.
 	Reconciled(ctx context.Context, p events.Position) error
+	// Accounted is up to where a journal's messages were compared when it was
+	// reconciled last; 0 = never.
+	Accounted(ctx context.Context, incarnation string) (uint64, error)
 }
 
 // Reconciliation is what [Reconcile] asks of a database and does to it. Each

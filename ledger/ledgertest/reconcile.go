@@ -17,6 +17,7 @@ var reconcileTests = []conformance{
 	{"a database that went back is refused, reconciled, and knows every effect", testReconcile},
 	{"a database that nothing is missing from is left alone", testReconcileClean},
 	{"what nobody has confirmed yet shows that a database went back, before anybody works on it", testUnconfirmed},
+	{"what cannot be put back keeps nobody from going on", testGoneUnconfirmed},
 	{"a purged or new journal is no sign of an old database", testPurgedJournal},
 	{"an empty database beside a journal in use is refused", testEmptyDatabase},
 	{"a process that committed more than the database has refuses it", testWitness},
@@ -245,6 +246,7 @@ func testReconcile(t *testing.T, h Harness) {
 // does not have, but what it has not read yet tells of it. Without a look there
 // the runs would be taken, and their effects made again.
 func testUnconfirmed(t *testing.T, h Harness) {
+	books := 0
 	opened := func() *actor { a := start(t, h); a.opening(); a.flush(); return a }
 	for name, lose := range map[string]func() (before, after func() *actor){
 		"an attempt": func() (before, after func() *actor) {
@@ -261,6 +263,10 @@ func testUnconfirmed(t *testing.T, h Harness) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook(t, h)
+			for range books { // each a journal of its own, which the database does not take for another
+				b.stream.Reset()
+			}
+			books++
 			before, after := lose()
 			if a := before(); a != nil {
 				b.publish(a)
@@ -290,6 +296,50 @@ func testUnconfirmed(t *testing.T, h Harness) {
 			}
 			h.wantWhole(t, events.RunID{})
 		})
+	}
+}
+
+// testGoneUnconfirmed: of a run that a restored database lacks, the journal has
+// only the rest. It cannot be put back, and once that has been said the others go on.
+func testGoneUnconfirmed(t *testing.T, h Harness) {
+	b := newBook(t, h)
+	old := h.backup(t)
+	a := start(t, h)
+	a.opening()
+	a.flush()
+	err := h.Store.Events(t.Context(), a.run.ID, 2, func(e events.Sealed) error {
+		return b.stream.PublishRaw(a.worker, events.AppendMessage(nil, []events.Sealed{e}))
+	})
+	if err != nil || b.stream.Messages() == 0 {
+		t.Fatalf("%d messages, %v", b.stream.Messages(), err)
+	}
+	old.restore(t)
+	h.Advance(2 * time.Second)
+	guarded := func() Store {
+		st := h.other()
+		st.(interface{ Guard(events.Reader) }).Guard(b.reader)
+		return st
+	}
+	claim := func() error {
+		_, err := guarded().Claim(t.Context(), ledger.ClaimRequest{Worker: "w", Queues: []string{"none"}, TTL: leaseTTL})
+		return err
+	}
+	if err := claim(); !errors.Is(err, ledger.ErrRolledBack) {
+		t.Fatalf("claim: %v, want %v", err, ledger.ErrRolledBack)
+	}
+	if r := b.reconcile(false); len(r.Gone) != 1 || r.Gone[0] != a.run.ID {
+		t.Fatalf("reconciled: %+v", r)
+	}
+	h.Advance(2 * time.Second)
+	if err := claim(); err != nil {
+		t.Errorf("after reconciling: %v", err)
+	}
+	b.project()
+	if lag, err := b.reader.Lag(t.Context()); lag != 0 || err != nil {
+		t.Errorf("%d messages are not dealt with, %v", lag, err)
+	}
+	if err := claim(); err != nil {
+		t.Errorf("after projecting: %v", err)
 	}
 }
 

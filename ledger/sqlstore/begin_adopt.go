@@ -41,7 +41,8 @@ func (b *beginning) others(ctx context.Context, e effectRow, as attempts) (ledge
 			return ledger.Verdict{}, err
 		}
 	}
-	if b.h.run.ForkOf.IsZero() {
+	// A further attempt of a fork does not have the history of the attempt before.
+	if b.h.run.ForkOf.IsZero() || as.latest().Run == b.h.run.RetryOf {
 		return b.inherit(ctx, e, as)
 	}
 	e.Run, e.Call = b.l.RunID, b.in.Call // its history tells of the attempt already

@@ -95,7 +95,7 @@ func costWhere(f ledger.CostFilter) (w where) {
 	default:
 		w.add("c.run_id = $%d", f.Run)
 	}
-	if !f.Since.IsZero() {
+	if f.Since.UnixMilli() > 0 { // earlier there are no ids
 		w.add("c.run_id >= $%d", firstOf(f.Since))
 	}
 	if !f.Until.IsZero() {

@@ -93,9 +93,9 @@ func (s *Store) settle(ctx context.Context, tx Tx, a attemptRow, out ledger.Outc
 	if err != nil {
 		return ledger.Settlement{}, err
 	}
-	// What was unpriced is settled by what says its cost; an effect that was priced
-	// has something to settle whatever came of it.
-	if e.reserved > 0 || out.Result.Cost != nil {
+	// What was unpriced is settled by what says its cost, or that nothing was done;
+	// an effect that was priced has something to settle whatever came of it.
+	if e.reserved > 0 || out.Result.Cost != nil || out.Kind == ledger.NotApplied {
 		if err := s.settleEnd(ctx, tx, out); err != nil {
 			return ledger.Settlement{}, err
 		}

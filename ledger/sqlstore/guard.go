@@ -16,6 +16,7 @@ import (
 type guard struct {
 	mu       sync.Mutex
 	journal  events.Reader // nil: nothing to compare with
+	flight   chan struct{} // holds a token while somebody compares
 	compared *string       // the server's incarnation; nil = none yet
 }
 
@@ -25,7 +26,7 @@ type guard struct {
 func (s *Store) Guard(journal events.Reader) {
 	s.guard.mu.Lock()
 	defer s.guard.mu.Unlock()
-	s.guard.journal = journal
+	s.guard.journal, s.guard.flight = journal, make(chan struct{}, 1)
 }
 
 // uncompared says that a database server has to be compared first. Whoever sees
@@ -53,17 +54,40 @@ func (s *Store) refuseUncompared(ctx context.Context, tx Tx) error {
 	if journal == nil {
 		return nil
 	}
-	now := ""
-	if t, ok := tx.(Incarnated); ok {
-		var err error
-		if now, err = t.Incarnation(ctx); err != nil {
-			return err
-		}
+	now, err := incarnationOf(ctx, tx)
+	if err != nil {
+		return err
 	}
 	if compared != nil && *compared == now {
 		return nil
 	}
 	return &uncompared{now}
+}
+
+// incarnationOf is empty for a database without servers.
+func incarnationOf(ctx context.Context, tx Tx) (string, error) {
+	if t, ok := tx.(Incarnated); ok {
+		return t.Incarnation(ctx)
+	}
+	return "", nil
+}
+
+// server is the key of a context under which a comparison says of which server
+// it is: in the middle of a failover connections lead to two, and what one of
+// them has says nothing of the other.
+type server struct{}
+
+// sameServer refuses a transaction of a comparison on another server.
+func sameServer(ctx context.Context, tx Tx) error {
+	want, comparing := ctx.Value(server{}).(string)
+	if !comparing {
+		return nil
+	}
+	now, err := incarnationOf(ctx, tx)
+	if err == nil && now != want {
+		err = &uncompared{now}
+	}
+	return err
 }
 
 // comparing runs f, and where f finds that the database has to be compared
@@ -80,12 +104,26 @@ func (s *Store) comparing(ctx context.Context, f func() error) error {
 	return f()
 }
 
+// compareFirst compares the server of an incarnation, unless somebody else does
+// or just did.
 func (s *Store) compareFirst(ctx context.Context, incarnation string) error {
 	g := &s.guard
 	g.mu.Lock()
-	journal := g.journal
+	journal, flight := g.journal, g.flight
 	g.mu.Unlock()
-	err := ledger.Compare(ctx, s, journal)
+	select {
+	case flight <- struct{}{}:
+		defer func() { <-flight }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	g.mu.Lock()
+	done := g.compared != nil && *g.compared == incarnation
+	g.mu.Unlock()
+	if done {
+		return nil
+	}
+	err := ledger.Compare(context.WithValue(ctx, server{}, incarnation), s, journal)
 	switch {
 	case errors.Is(err, ledger.ErrUnavailable): // also a database that went back
 		return err

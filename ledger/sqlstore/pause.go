@@ -118,7 +118,7 @@ func forgetCrashes(ctx context.Context, tx Tx, l ledger.Lease) error {
 			SELECT 1 FROM events e WHERE e.run_id = $1 AND e.type NOT IN `+noOutcome+`
 			AND e.seq > coalesce((SELECT p.base_seq `+last+`), 0))
 		OR EXISTS (
-			SELECT 1 FROM facts f WHERE f.run_id = $1 AND f.type NOT IN `+noOutcome+`
+			SELECT 1 FROM facts f WHERE f.run_id = $1 AND f.type IN ('tool_execution_finished', 'tool_execution_error')
 			AND f.created_at > (SELECT p.created_at `+last+`)))`,
 		l.RunID, l.Epoch)
 }

@@ -224,6 +224,9 @@ func (s *Store) CompareJournal(ctx context.Context, p events.Position) error {
 	var fresh bool
 	err := s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
 		back, fresh = nil, false
+		if err := sameServer(ctx, tx); err != nil {
+			return err
+		}
 		if err := rollback(ctx, tx); err != nil {
 			return err
 		}
@@ -277,6 +280,18 @@ func (s *Store) setBaseline(ctx context.Context, incarnation string, sequence ui
 		}
 		return putPosition(ctx, tx, baseline, incarnation, sequence, now)
 	})
+}
+
+// Accounted implements ledger.Rollbacks.
+func (s *Store) Accounted(ctx context.Context, incarnation string) (n uint64, err error) {
+	err = s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
+		if err := sameServer(ctx, tx); err != nil {
+			return err
+		}
+		n, err = stored(ctx, tx, incarnation, baseline)
+		return err
+	})
+	return n, err
 }
 
 // RolledBack implements ledger.Rollbacks.

@@ -34,6 +34,9 @@ func (s *Store) Known(ctx context.Context, batch []ledger.Incoming) (k ledger.Kn
 			Runs: map[events.RunID]bool{}, Epochs: map[events.RunID]map[uint64]ledger.Base{}, Events: map[events.RunID]map[uint64]events.Hash{},
 			Aside: map[events.Hash]bool{}, Attempts: map[events.ID]bool{},
 		}
+		if err := sameServer(ctx, tx); err != nil {
+			return err
+		}
 		got, err := scanRuns(tx.Query(ctx, `SELECT id FROM runs WHERE `+tx.InIDs("id", 1), runs))
 		if err != nil {
 			return err

@@ -156,8 +156,9 @@ func pausedRuns(ctx context.Context, tx Tx, tenant, tool string) ([]waiter, erro
 
 // doubtfulRuns lists the runs that are in doubt about a call of a tool, or of any
 // tool, whose provider absorbs a repetition: Begin says whether it is made now.
+// Such a run need not have the effect: one of its lineage may, that has ended.
 func doubtfulRuns(ctx context.Context, tx Tx, tenant, tool string) ([]waiter, error) {
-	q, args := `SELECT r.id, r.park_reason, r.trace FROM effects e JOIN runs r ON r.id = e.run_id AND r.park_key = e.op_key
+	q, args := `SELECT r.id, r.park_reason, r.trace FROM effects e JOIN runs r ON r.park_key = e.op_key
 		WHERE e.state = 'in_doubt' AND e.recovery IN ('keyed', 'fenced') AND e.tenant = $1
 			AND r.state = 'parked' AND r.park_reason = 'in_doubt'`, []any{tenant}
 	if tool != ledger.EveryTool {
