@@ -70,6 +70,15 @@ func testSwitchWakesDoubt(t *testing.T, h Harness) {
 			b.want(ledger.Execute, refund(recovery(kind)))
 		}
 	}
+	// The run that waits is not the one that has the effect.
+	setSwitch(t, h, "refund", ledger.SwitchOn)
+	r, v := switchedOff(t, h, ledger.RecoveryKeyed)
+	other := submit(t, h)
+	h.sql(t, `UPDATE runs SET state = 'parked', park_reason = 'in_doubt', park_key = $2 WHERE id = $1`, other.ID, v.Ref.OpKey)
+	if w := setSwitch(t, h, "refund", ledger.SwitchOn); w.Woken != 1 {
+		t.Errorf("woken beside run %s, which has the effect: %d", r.run.ID, w.Woken)
+	}
+	h.sql(t, `UPDATE runs SET park_key = NULL WHERE id = $1`, other.ID)
 	// What no provider absorbs waits for a person, whatever the switch says; so
 	// does what is in doubt for another reason.
 	a, v := doubtful(t, h)

@@ -24,6 +24,7 @@ var scheduleTests = []conformance{
 	{"a fire that is a little late is not missed", testLateIsNotMissed},
 	{"a run that has not ended: skip, allow", testOverlap},
 	{"a schedule that cannot fire holds up no other, and says why", testCannotFire},
+	{"a client's run under the key of a fire is not taken for it", testForeignFireKey},
 	{"a paused schedule fires nothing and makes up for nothing", testPausedSchedule},
 	{"a deleted schedule fires nothing", testDeletedSchedule},
 	{"many fire at once, and there is one run for each fire", testFireTogether},
@@ -299,6 +300,19 @@ func testOverlap(t *testing.T, h Harness) {
 	h.advanceTo(t, next.Add(2*time.Second))
 	if f := h.fire(t, skip.ID()); len(f.Runs) != 1 {
 		t.Errorf("after the run had ended: %+v", f)
+	}
+}
+
+func testForeignFireKey(t *testing.T, h Harness) {
+	s := schedule(t)
+	next := h.put(t, s).NextFire
+	theirs := submitWith(t, h, func(in *ledger.Submission) { in.Tenant, in.ClientKey = s.Run.Tenant, s.ID().FireKey(next) })
+	h.advanceTo(t, next.Add(time.Second))
+	if f := h.fire(t, s.ID()); f.Err == nil || len(f.Runs) != 0 {
+		t.Errorf("fired: %+v", f)
+	}
+	if c := h.schedule(t, s.ID()); !strings.Contains(c.Error, theirs.ID.String()) || !c.LastRun.IsZero() {
+		t.Errorf("it does not say which run is in its way: %+v", c)
 	}
 }
 

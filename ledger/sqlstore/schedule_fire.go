@@ -190,9 +190,9 @@ func (s *Store) fireOne(ctx context.Context, tx Tx, c ledger.ScheduleState, at t
 	run, _, err := s.submitted(ctx, tx, s.cfg.IDs.Run(), in, "schedule "+c.Name)
 	if errors.Is(err, ledger.ErrClientKeyConflict) { // made before the schedule was changed
 		run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.tenant = $1 AND r.client_key = $2`, id.Tenant, in.ClientKey))
-		if err == nil && run.Schedule != c.Name {
-			err = fmt.Errorf("run %s has the client key %q, which is this fire's, and is not of this schedule: keys that begin with %q belong to schedules", run.ID, in.ClientKey, "schedule/")
-		}
+	}
+	if err == nil && run.Schedule != c.Name {
+		err = fmt.Errorf("run %s has the client key %q, which is this fire's, and is not of this schedule: keys that begin with %q belong to schedules", run.ID, in.ClientKey, "schedule/")
 	}
 	if err != nil {
 		return ledger.FiredRun{}, err
