@@ -178,8 +178,8 @@ func (d *Dispatcher) fit(e *entry, r events.ToolResult) (events.ToolResult, *uns
 // event, which holds [events.MaxDataBytes]: text that is full of control
 // characters is six times as long there.
 const (
-	maxEncoded        = 160 << 10
-	maxEncodedSources = 48 << 10
+	maxEncoded        = 208 << 10
+	maxEncodedSources = 32 << 10
 )
 
 // encodedWithin returns how much of the first n bytes of s is at most most bytes
