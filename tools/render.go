@@ -158,7 +158,7 @@ func (d *Dispatcher) fit(e *entry, r events.ToolResult) (events.ToolResult, *uns
 		limit = d.cfg.MaxOutput
 	}
 	of := len(r.Output)
-	kept := encodedWithin(r.Output, min(of, boundary(r.Output, limit)), maxEncoded)
+	kept := encodedWithin(r.Output, boundary(r.Output, limit), maxEncoded)
 	if kept == of {
 		return r, nil
 	}

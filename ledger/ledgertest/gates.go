@@ -234,26 +234,34 @@ func testSwitchNoLostWakeUp(t *testing.T, h Harness) {
 		a := start(t, h)
 		a.want(ledger.Paused, refund())
 		a.flush()
-		var parked error
-		var group sync.WaitGroup
-		group.Go(func() {
-			parked = h.Store.Park(t.Context(), a.lease, a.prefix, ledger.Parking{Reason: events.ParkPaused, Tool: "refund"})
+		a.parkBesideSwitchOn(func() error {
+			return h.Store.Park(t.Context(), a.lease, a.prefix, ledger.Parking{Reason: events.ParkPaused, Tool: "refund"})
 		})
-		group.Go(func() {
-			_, err := h.Store.SetSwitch(t.Context(), ledger.SwitchChange{Tenant: "acme", Tool: "refund", Mode: ledger.SwitchOn, By: "ada", Reason: "up again"})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-		group.Wait()
-		switch {
-		case parked == nil:
-			if tryTake(t, h, a.run) == nil {
-				t.Fatal("parked and never woken")
-			}
-		case !errors.Is(parked, ledger.ErrFactsPending):
-			t.Fatal(parked)
+	}
+}
+
+// parkBesideSwitchOn parks a run that waits for the tool refund while that is
+// switched on: the wait is refused, or the run is woken.
+func (a *actor) parkBesideSwitchOn(park func() error) {
+	t, h := a.t, a.h
+	t.Helper()
+	var parked error
+	var group sync.WaitGroup
+	group.Go(func() { parked = park() })
+	group.Go(func() {
+		_, err := h.Store.SetSwitch(t.Context(), ledger.SwitchChange{Tenant: "acme", Tool: "refund", Mode: ledger.SwitchOn, By: "ada", Reason: "up again"})
+		if err != nil {
+			t.Errorf("switch on: %v", err)
 		}
+	})
+	group.Wait()
+	switch {
+	case parked == nil:
+		if tryTake(t, h, a.run) == nil {
+			t.Fatalf("parked and never woken")
+		}
+	case !errors.Is(parked, ledger.ErrFactsPending):
+		t.Fatalf("park: %v", parked)
 	}
 }
 

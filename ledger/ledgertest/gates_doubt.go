@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/daybookhq/daybook/events"
@@ -95,23 +94,6 @@ func testSwitchDoubtNoLostWakeUp(t *testing.T, h Harness) {
 	for range 10 {
 		a, v := switchedOff(t, h, ledger.RecoveryFenced)
 		a.flush()
-		var parked error
-		var group sync.WaitGroup
-		group.Go(func() { parked = a.parkSwitched(v.Ref.OpKey) })
-		group.Go(func() {
-			_, err := h.Store.SetSwitch(t.Context(), ledger.SwitchChange{Tenant: "acme", Tool: "refund", Mode: ledger.SwitchOn, By: "ada", Reason: "up again"})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-		group.Wait()
-		switch {
-		case parked == nil:
-			if tryTake(t, h, a.run) == nil {
-				t.Fatal("parked and never woken")
-			}
-		case !errors.Is(parked, ledger.ErrFactsPending):
-			t.Fatal(parked)
-		}
+		a.parkBesideSwitchOn(func() error { return a.parkSwitched(v.Ref.OpKey) })
 	}
 }
