@@ -158,7 +158,10 @@ func run(opts *server.Options, out *slog.Logger) (*server.Server, error) {
 // Connect opens a client connection through memory, whether or not the server
 // listens on a port. The caller closes it.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	nc, err := nats.Connect("", append([]nats.Option{nats.InProcessServer(s.nats)}, opts...)...)
+	// The other end is a goroutine of this process. If it is slow the machine is,
+	// and the client's 2 s would only turn that into a worker that does not start.
+	own := []nats.Option{nats.InProcessServer(s.nats), nats.Timeout(30 * time.Second)}
+	nc, err := nats.Connect("", append(own, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to embedded nats: %w", err)
 	}
