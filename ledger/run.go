@@ -5,6 +5,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -108,6 +109,27 @@ type Run struct {
 	ForkEffects ForkEffects
 	// Unreadable says why the last holder could not read the run's history.
 	Unreadable string
+}
+
+// DeclinedBecause is the reason of a run that declined, empty if it did not. The
+// result of such a run is the reason, or an object that has it as because or
+// declined_because: so declined runs can be counted by it.
+func (r Run) DeclinedBecause() string {
+	if r.StoppedBy != events.StoppedByDeclined {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(r.Result, &text) == nil {
+		return text
+	}
+	var o struct {
+		DeclinedBecause string `json:"declined_because"`
+		Because         string `json:"because"`
+	}
+	if json.Unmarshal(r.Result, &o) != nil {
+		return ""
+	}
+	return cmp.Or(o.DeclinedBecause, o.Because)
 }
 
 // ForkEffects says what destructive calls of a fork do. Stored; never renamed.

@@ -56,3 +56,39 @@ func TestNotesAndAQuestionOutliveTheirWorker(t *testing.T) {
 	}
 	w.whole()
 }
+
+// SG-66: each reason to decline is why its run stopped: in the event, on the row
+// that who waits for the run gets, and so that runs can be counted by it.
+func TestDeclineIsWhyARunStopped(t *testing.T) {
+	const refused = "I will not help with that."
+	left := map[string]int{refused: 2}
+	script := []scripted.Answer{{Text: refused, StopReason: "refusal"}, {Text: refused, StopReason: "refusal"}}
+	for _, because := range builtin.Decline().Definition().Args[0].Options {
+		call := calls(scripted.Call{Name: "decline", Arguments: `{"because":"` + because + `"}`})
+		script = append(script, call, call)
+		left[because] = 2
+	}
+	w := newWorld(t, scripted.Script(script...))
+	w.start()
+	for range script {
+		id := w.submit("go").ID
+		r := w.wait(id, false)
+		because := r.DeclinedBecause()
+		left[because]--
+		if r.State != ledger.Finished || r.StoppedBy != events.StoppedByDeclined || because == "" {
+			t.Errorf("run = %s, stopped by %q because %q\n%s", r.State, r.StoppedBy, because, w.story(id))
+		}
+		if e := last[events.RunFinished](w, id); e.StoppedBy != events.StoppedByDeclined || e.DeclinedBecause != because {
+			t.Errorf("event %+v, row %q", e, because)
+		}
+	}
+	if len(left) != 5 {
+		t.Errorf("reasons %v, want four of the tool and a refusal", left)
+	}
+	for because, n := range left {
+		if n != 0 {
+			t.Errorf("%d runs too few declined because %q", n, because)
+		}
+	}
+	w.whole()
+}

@@ -267,8 +267,8 @@ func (s *session) finish(ctx context.Context, t events.Type) error {
 	switch e := s.terminal.(type) {
 	case events.RunFinished:
 		end.StoppedBy, end.Result = e.StoppedBy, e.Output
-		if e.DeclinedBecause != "" && len(end.Result) == 0 {
-			end.Result, _ = json.Marshal(map[string]string{"declined_because": e.DeclinedBecause})
+		if row := (ledger.Run{StoppedBy: e.StoppedBy, Result: e.Output}); row.DeclinedBecause() != e.DeclinedBecause {
+			end.Result = declinedResult(e)
 		}
 	case events.RunFailed:
 		end.State, end.StoppedBy, end.Error = ledger.Failed, e.StoppedBy, e.Error.Message
@@ -285,6 +285,15 @@ func (s *session) finish(ctx context.Context, t events.Type) error {
 	fault.Point("finish.after_commit")
 	s.log.Info("run ended", "state", string(end.State), "stopped_by", string(end.StoppedBy))
 	return errLeft
+}
+
+// declinedResult is a result that [ledger.Run.DeclinedBecause] reads the reason from.
+func declinedResult(e events.RunFinished) json.RawMessage {
+	b, _ := json.Marshal(struct { // text and JSON always encode
+		Because string          `json:"declined_because"`
+		Output  json.RawMessage `json:"output,omitempty"`
+	}{e.DeclinedBecause, e.Output})
+	return b
 }
 
 // settle appends facts behind the end of a run.

@@ -151,6 +151,6 @@ func (a *app) standing(v runView) string {
 	case v.Error != "":
 		return either(": ", string(v.StoppedBy), v.Error)
 	default:
-		return string(v.StoppedBy)
+		return either(": ", string(v.StoppedBy), v.Declined)
 	}
 }

@@ -249,7 +249,7 @@ func (a *app) runFields(v runView) []field {
 	fs := []field{
 		{"run", v.Run.String()},
 		{"state", state},
-		{"stopped by", string(v.StoppedBy)},
+		{"stopped by", either(": ", string(v.StoppedBy), v.Declined)},
 		{"error", v.Error},
 		{"agent", v.Agent},
 		{"for", either(", ", with("owner ", v.Owner), with("session ", v.Session), "tenant "+v.Tenant, "queue "+v.Queue)},

@@ -107,6 +107,7 @@ type runView struct {
 	Cancel    *cancelView      `json:"cancel,omitempty"`
 	Paused    *holdView        `json:"paused,omitempty"`
 	StoppedBy events.StoppedBy `json:"stopped_by,omitempty"`
+	Declined  string           `json:"declined_because,omitempty"`
 	EndedAt   time.Time        `json:"ended_at,omitzero"`
 	Result    json.RawMessage  `json:"result,omitempty"`
 	Error     string           `json:"error,omitempty"`
@@ -126,6 +127,7 @@ func (a *app) runView(s ledger.Summary) runView {
 		},
 	}
 	v.Attempt, v.Attempts, v.RetryOf, v.RetriedAs, v.DeadSince = s.Attempt, s.MaxAttempts, s.RetryOf, s.Successor, s.DeadAt
+	v.Declined = s.DeclinedBecause()
 	v.Schedule, v.Fire, v.LimitKey = s.Schedule, ledger.FireOf(s.Run), s.ConcurrencyKey
 	if !s.HeldAt.IsZero() {
 		v.Paused = &holdView{s.HeldBy, s.HeldReason, s.HeldAt}

@@ -26,10 +26,28 @@ func stopWords(s events.StoppedBy) string {
 	return orNo(words, orNo(string(s), "no reason is recorded"))
 }
 
+// declineWords says what a reason of the tool decline means; the keys are stored.
+// Other reasons are the words of a model or a loop.
+func declineWords(because string) string {
+	words := map[string]string{
+		"unknowable":   "nobody can know",
+		"not_covered":  "the sources at hand do not say",
+		"out_of_scope": "this agent is not for it",
+		"unsafe":       "it should not be done",
+	}[because]
+	if words == "" {
+		return because
+	}
+	return fmt.Sprintf("%s (%s).", words, because)
+}
+
 func (a *app) whyEnded(e *explanation, s ledger.Summary) {
 	e.say("Run %s of agent %s %s at %s, after %s: %s (%s).", s.ID, s.Agent,
 		map[ledger.State]string{ledger.Finished: "finished", ledger.Failed: "failed", ledger.Cancelled: "was cancelled"}[s.State],
 		a.since(s.EndedAt), plural(s.Turns, "turn"), stopWords(s.StoppedBy), orNo(string(s.StoppedBy), "-"))
+	if because := s.DeclinedBecause(); because != "" {
+		e.say("It gave as its reason: %s", declineWords(because))
+	}
 	if s.CancelBy != "" {
 		e.say("%s asked for it%s: %s.", s.CancelBy, at(a, s.CancelAt), orNo(s.CancelReason, "no reason given"))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/ledger/sqlite"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
+	"github.com/daybookhq/daybook/tools/builtin"
 )
 
 // standing is a ledger with a run in each state that why has sentences for.
@@ -60,6 +61,19 @@ func (w standing) fill() {
 	w.queues()
 	w.gates()
 	w.doubts()
+}
+
+// declined is a run that declined for each reason that the tool knows, and one
+// whose model refused.
+func (w standing) declined() {
+	for because, result := range map[string]string{
+		"unknowable": `"unknowable"`, "not_covered": `{"because":"not_covered","detail":"only 120.50 was paid"}`, "out_of_scope": `"out_of_scope"`, "unsafe": `"unsafe"`,
+		"refusal": `{"declined_because":"I will not help with that."}`,
+	} {
+		h := w.alone("declined " + because)
+		e := events.RunFinished{StoppedBy: events.StoppedByDeclined, DeclinedBecause: because, Output: json.RawMessage(result), Turns: 1}
+		h.finish(e, ledger.Ending{State: ledger.Finished, StoppedBy: e.StoppedBy, Result: e.Output})
+	}
 }
 
 func (w standing) waits() {
@@ -256,6 +270,56 @@ func TestRelatedRuns(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// SG-66: why says what a run declined for, in words and as a field, and a list
+// tells the kinds apart.
+func TestWhyDeclined(t *testing.T) {
+	dir := t.TempDir()
+	w := standing{names: map[string]string{}}
+	if err := fillWith(dir, sqlstore.Config{}, func(f *filler) { w.filler = f; w.declined() }); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(args ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		a := newApp(nil, &out, &out, func() time.Time { return w.now })
+		if code := a.run(t.Context(), append(args, "--dir", dir)); code != 0 {
+			t.Fatal(out.String())
+		}
+		return out.String()
+	}
+	reasons := map[string]string{"refusal": "I will not help with that."} // as it is recorded
+	for _, because := range builtin.Decline().Definition().Args[0].Options {
+		reasons[because] = because
+	}
+	list := ask("runs", "list")
+	for name, because := range reasons {
+		run := w.names["declined "+name]
+		text := ask("why", run)
+		said := "(" + because + ")."
+		if name == "refusal" {
+			said = "It gave as its reason: " + because
+		}
+		if !strings.Contains(text, "the model declined the task (declined)") || !strings.Contains(text, said) {
+			t.Errorf("%s: %s", name, text)
+		}
+		var e struct {
+			Details struct {
+				StoppedBy string `json:"stopped_by"`
+				Because   string `json:"declined_because"`
+			}
+		}
+		if err := json.Unmarshal([]byte(ask("why", run, "-o", "json")), &e); err != nil || e.Details.StoppedBy != "declined" || e.Details.Because != because {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+		if !strings.Contains(ask("runs", "show", run), "declined: "+because) || !strings.Contains(list, "declined: "+because[:6]) {
+			t.Errorf("%s: not shown for what:\n%s", name, list)
+		}
+	}
+	if len(reasons) != 5 {
+		t.Errorf("reasons %v, want four of the tool and a refusal", reasons)
 	}
 }
 
