@@ -11,8 +11,8 @@ import (
 )
 
 func (a *app) callsCommand() *cobra.Command {
-	c := group("calls", "Lists tool calls, shows one")
-	c.AddCommand(a.callsListCommand(), a.callsShowCommand())
+	c := group("calls", "Lists tool calls, shows one, or what a run rests on")
+	c.AddCommand(a.callsListCommand(), a.callsShowCommand(), a.callsSourcesCommand())
 	return c
 }
 

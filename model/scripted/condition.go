@@ -10,6 +10,7 @@ import (
 type condition []func(c *conversation) bool
 
 func (w condition) holds(c *conversation) bool {
+	c.groups = nil // those of the rule before, which did not hold
 	for _, part := range w {
 		if !part(c) {
 			return false
@@ -46,11 +47,11 @@ func missing(want bool) test {
 }
 
 func matches(re *regexp.Regexp, want bool) test {
-	return func(_ *conversation, v any, found bool) bool {
+	return func(c *conversation, v any, found bool) bool {
 		if !found {
 			return !want
 		}
-		return re.MatchString(plain(v)) == want
+		return c.matches(re, plain(v)) == want
 	}
 }
 

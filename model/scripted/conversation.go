@@ -3,6 +3,7 @@ package scripted
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,7 @@ type conversation struct {
 	results []model.Result // of all tools, oldest first
 	called  map[string]int // calls asked for, by tool
 	turn    int            // that the answer belongs to, from 1
+	groups  map[string]any // what the named groups of the rule that is tried have matched
 }
 
 func newConversation(r model.Request) *conversation {
@@ -72,8 +74,22 @@ func (c *conversation) result(tool string) *model.Result {
 	return nil
 }
 
+// matches reports whether re matches text, and keeps what its named groups matched.
+func (c *conversation) matches(re *regexp.Regexp, text string) bool {
+	m := re.FindStringSubmatch(text)
+	for i := range m {
+		if name := re.SubexpNames()[i]; name != "" {
+			if c.groups == nil {
+				c.groups = map[string]any{}
+			}
+			c.groups[name] = m[i]
+		}
+	}
+	return m != nil
+}
+
 // lookup finds what a reference means: input, input.<path>, result.<tool>,
-// result.<tool>.<path>, last, turn.
+// result.<tool>.<path>, match.<group>, last, turn.
 func (c *conversation) lookup(ref string) (any, bool) {
 	head, path, _ := strings.Cut(ref, ".")
 	switch head {
@@ -82,6 +98,9 @@ func (c *conversation) lookup(ref string) (any, bool) {
 			return c.input, true
 		}
 		return walk(c.fields, path)
+	case "match":
+		v, ok := c.groups[path]
+		return v, ok
 	case "last":
 		return c.lastText(), path == ""
 	case "turn":

@@ -45,8 +45,9 @@ import (
 // Tests of a field: equals, not, matches, not_matches, missing, above,
 // at_least, below, at_most; numbers are compared exactly, as decimals, whether
 // quoted or not. References: {{input}}, {{input.<field>}}, {{result.<tool>}},
-// {{result.<tool>.<field>}}, {{last}}, {{turn}}. What a reference brings in is
-// data and is never read as a rule or a reference.
+// {{result.<tool>.<field>}}, {{match.<group>}}, {{last}}, {{turn}}. A match is what
+// a named group, (?P<group>…), of the rule's own regular expressions has matched.
+// What a reference brings in is data and is never read as a rule or a reference.
 //
 // The error holds all faults, each with file, line, field and what to write
 // instead.
@@ -56,6 +57,7 @@ func Parse(file string, data []byte) (*Model, error) {
 	out := &Model{name: m.Text("model")}
 	out.script = m.Has("script")
 	for i, rm := range m.Maps("rules") {
+		p.groups = nil
 		r := rule{name: rm.Text("name"), when: p.when(rm.Map("when")), answer: p.answer(rm.Map("answer"))}
 		if r.name == "" {
 			r.name = fmt.Sprintf("rule %d", i+1)
@@ -83,7 +85,10 @@ func Parse(file string, data []byte) (*Model, error) {
 	return out, nil
 }
 
-type parser struct{ file *strictyaml.File }
+type parser struct {
+	file   *strictyaml.File
+	groups []string // named by regular expressions of the rule that is read, as far as it was read
+}
 
 func (p *parser) answer(m *strictyaml.Map) answer {
 	if m == nil {
@@ -165,7 +170,7 @@ func (p *parser) template(m *strictyaml.Map, key string) template {
 	return template{text: s}
 }
 
-const references = "{{input}}, {{input.<field>}}, {{result.<tool>}}, {{result.<tool>.<field>}}, {{last}} or {{turn}}"
+const references = "{{input}}, {{input.<field>}}, {{result.<tool>}}, {{result.<tool>.<field>}}, {{match.<group>}}, {{last}} or {{turn}}"
 
 func (p *parser) check(line int, path, s string) {
 	for _, m := range reference.FindAllStringSubmatch(s, -1) {
@@ -176,6 +181,10 @@ func (p *parser) check(line int, path, s string) {
 			ok = !dotted || rest != ""
 		case "result":
 			ok = rest != ""
+		case "match":
+			if ok = rest != ""; ok && !slices.Contains(p.groups, rest) {
+				p.file.Fault(line, path, "{{%s}}: no regular expression before it in this rule has a group (?P<%s>…)", m[1], rest)
+			}
 		case "last", "turn":
 			ok = !dotted
 		}

@@ -21,7 +21,7 @@ func (p *parser) when(m *strictyaml.Map) condition {
 	}
 	for _, k := range []string{"text", "not_text"} {
 		if re := p.regexp(m, k); re != nil {
-			w = append(w, func(c *conversation) bool { return re.MatchString(c.lastText()) == (k == "text") })
+			w = append(w, func(c *conversation) bool { return c.matches(re, c.lastText()) == (k == "text") })
 		}
 	}
 	if n := m.Int("turn", 1); n > 0 {
@@ -48,26 +48,26 @@ func (p *parser) when(m *strictyaml.Map) condition {
 // while there is none.
 func (p *parser) result(m *strictyaml.Map) condition {
 	tool := m.Need("tool", "the name of the tool whose last result is meant")
-	on := func(ok func(r *model.Result) bool) func(c *conversation) bool {
+	on := func(ok func(c *conversation, r *model.Result) bool) func(c *conversation) bool {
 		return func(c *conversation) bool {
 			r := c.result(tool)
-			return r != nil && ok(r)
+			return r != nil && ok(c, r)
 		}
 	}
-	w := condition{on(func(*model.Result) bool { return true })}
+	w := condition{on(func(*conversation, *model.Result) bool { return true })}
 	if m.Has("failed") {
 		want := m.Bool("failed")
-		w = append(w, on(func(r *model.Result) bool { return r.Failed == want }))
+		w = append(w, on(func(_ *conversation, r *model.Result) bool { return r.Failed == want }))
 	}
 	if m.Has("repeated") {
 		want := m.Bool("repeated")
-		w = append(w, on(func(r *model.Result) bool { return r.Repeated == want }))
+		w = append(w, on(func(_ *conversation, r *model.Result) bool { return r.Repeated == want }))
 	}
 	if s := m.Text("contains"); s != "" {
-		w = append(w, on(func(r *model.Result) bool { return strings.Contains(r.Text, s) }))
+		w = append(w, on(func(_ *conversation, r *model.Result) bool { return strings.Contains(r.Text, s) }))
 	}
 	if re := p.regexp(m, "matches"); re != nil {
-		w = append(w, on(func(r *model.Result) bool { return re.MatchString(r.Text) }))
+		w = append(w, on(func(c *conversation, r *model.Result) bool { return c.matches(re, r.Text) }))
 	}
 	if fm := m.Map("fields"); fm != nil {
 		w = append(w, p.fields(fm, "result."+tool)...)
@@ -154,5 +154,6 @@ func (p *parser) regexp(m *strictyaml.Map, key string) *regexp.Regexp {
 		m.Fault(key, "want a regular expression of Go (RE2): %v", err)
 		return nil
 	}
+	p.groups = append(p.groups, re.SubexpNames()...)
 	return re
 }

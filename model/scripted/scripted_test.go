@@ -224,6 +224,37 @@ rules:
 	}
 }
 
+func TestPolicyReadsFromResults(t *testing.T) {
+	m, err := scripted.Parse("p.yaml", []byte(`
+rules:
+  - name: does not hold, though its first half matches
+    when: { text: "k = (?P<k>[0-9.]+)", results: [{ tool: look, matches: "(?P<unit>never)" }] }
+    answer: { text: "{{match.k}} {{match.unit}}" }
+  - when:
+      text: "k = (?P<k>[0-9.]+)(?P<unit> per metre)?"
+      result: { tool: look, matches: "(?P<first>http\\S+)", fields: { n: { matches: "^(?P<n>[0-9])" } } }
+    answer:
+      text: "k is {{match.k}}, n {{match.n}}"
+      calls: [{ name: read, arguments: { url: "{{match.first}}", unit: "{{match.unit}}" } }]
+  - when: { not_text: "(?P<lost>a)" }
+    answer: { text: "{{match.lost}}" }
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := model.Result{Name: "look", Text: `{"n":42,"url":"https://one.example/{{input}}"} https://two.example`}
+	r := model.Request{Messages: []model.Message{{Role: model.Tool, Results: []model.Result{look, {Name: "other", Text: "k = 0.75, k = 2"}}}}}
+	got, err := m.Call(t.Context(), r)
+	if err != nil || got.Text != "k is 0.75, n 4" || string(got.Calls[0].Arguments) != `{"unit":"","url":"https://one.example/{{input}}\"}"}` {
+		t.Errorf("%q, %s, %v", got.Text, got.Calls[0].Arguments, err)
+	}
+	r.Messages[0].Results = r.Messages[0].Results[:1]
+	r.Messages[0].Results[0].Text = "bcd"
+	if _, err := m.Call(t.Context(), r); err == nil || !strings.Contains(err.Error(), "{{match.lost}} refers to nothing") {
+		t.Errorf("what a regular expression did not match: %v", err)
+	}
+}
+
 func TestDelayEndsWithItsContext(t *testing.T) {
 	m := scripted.Script(scripted.Answer{Text: "late", Delay: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
