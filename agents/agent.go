@@ -27,6 +27,8 @@ type Agent struct {
 	// Select is how many of Tools a model call is shown: those that the
 	// conversation is about, see tools.Bus. Zero means all of them.
 	Select int
+	// Groups say how Select chooses: see [Group]. Not every tool is in one.
+	Groups []Group
 	Loop   string // never empty
 	// Limits bound each run; zero fields mean the defaults of package loops.
 	Limits events.Limits
@@ -49,6 +51,15 @@ type Agent struct {
 	Retry  Retry
 	Prompt string // without white space around it
 	Path   string // of the file; not part of the hash
+}
+
+// Group is a part of an agent's tools that belong to one subject. A conversation
+// that names a group is shown tools of that group; see tools.NewGroup.
+type Group struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Tools       []string `json:"tools,omitempty"` // of the agent's; none is in two groups
+	Groups      []Group  `json:"groups,omitempty"`
 }
 
 // Retry is how often a failed run is tried and what lies in between. The zero
@@ -78,6 +89,7 @@ func (a *Agent) Hash() events.Hash {
 		Model       string        `json:"model"`
 		Tools       []string      `json:"tools,omitempty"`
 		Select      int           `json:"select,omitempty"` // left out, the hash is as it was before there was a choice
+		Groups      []Group       `json:"groups,omitempty"`
 		Loop        string        `json:"loop"`
 		Limits      events.Limits `json:"limits"`
 		Timeout     time.Duration `json:"timeout"`
@@ -88,7 +100,7 @@ func (a *Agent) Hash() events.Hash {
 		Taint       string        `json:"taint,omitempty"`
 		ApprovalTTL time.Duration `json:"approval_timeout,omitempty"`
 		Unpriced    string        `json:"budget_unpriced,omitempty"`
-	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced})
+	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced})
 	if err != nil {
 		// Only text that is not UTF-8 fails, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))

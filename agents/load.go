@@ -129,6 +129,7 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 	}
 	l.checkTools(m, a.Tools)
 	a.Select = int(m.Int("select", 1))
+	a.Groups = readGroups(m, a)
 	if a.Model != "" && l.Models != nil && !slices.Contains(l.Models, a.Model) {
 		m.Fault("model", "there is no model %q; %s", a.Model, choice(a.Model, l.Models))
 	}

@@ -89,3 +89,37 @@ func TestSelectionIsTakenFromTheHistory(t *testing.T) {
 	}
 	w.whole()
 }
+
+// SG-155 … SG-158: an agent with groups is shown tools of the group that the
+// conversation names; else the best of all; and of each group in turn where
+// nothing tells them apart.
+func TestSelectionByGroups(t *testing.T) {
+	reader := func(name, description string) tools.Tool {
+		return must(tools.New(tools.Definition{Name: name, Description: description, Effect: tools.Readonly, Trust: tools.Own},
+			func(context.Context, *tools.Invocation, struct{}) (string, error) { return name, nil }))
+	}
+	m := &shown{Model: scripted.Script(finish, finish, finish)}
+	w := newWorld(t, m, reader("rain", "Forecasts rain."), reader("wind", "Forecasts storms."),
+		reader("count", "Counts boxes."), reader("move", "Moves boxes about."), reader("mail", "Sends letters."))
+	w.agent = func(a *agents.Agent) {
+		a.Select = 3
+		a.Tools = []string{"finish", "rain", "wind", "count", "move", "mail"}
+		a.Groups = []agents.Group{{Name: "weather", Tools: []string{"rain", "wind"}}, {Name: "stock", Groups: []agents.Group{{Name: "boxes", Tools: []string{"count", "move"}}}}}
+	}
+	w.start()
+	for _, input := range []string{"what does the stock say of storms and letters", "will there be storms?", "xyzzy"} {
+		if r := w.wait(w.submit(input).ID, false); r.State != ledger.Finished {
+			t.Fatalf("run = %s: %s", r.State, r.Error)
+		}
+	}
+	want := [][]string{{"finish", "count", "move"}, {"finish", "wind", "rain"}, {"finish", "rain", "count"}}
+	got := m.requests()
+	for i := range got {
+		slices.Sort(got[i])
+		slices.Sort(want[i])
+	}
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("the model was shown %q, want %q", got, want)
+	}
+	w.whole()
+}

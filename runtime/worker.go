@@ -230,6 +230,11 @@ func NewWorker(cfg Config) (*Worker, error) {
 			}
 		}
 		errs = append(errs, checkApprove(a, cfg.Tools)...)
+		if len(a.Groups) > 0 {
+			if _, err := w.bus(w.dispatcher(cfg.Redactor, "", a.Tools), a); err != nil {
+				errs = append(errs, fmt.Errorf("agent %q: groups: %w", a.Name, err))
+			}
+		}
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("worker config: %w", errors.Join(errs...))
@@ -255,16 +260,6 @@ func (w *Worker) dispatcher(red *redact.Redactor, tenant string, names []string)
 	d.Filters = append(slices.Clone(d.Filters), tools.Filter{Allow: allow})
 	made, _ := w.disps.LoadOrStore(key, tools.NewDispatcher(w.cfg.Tools, d))
 	return made.(*tools.Dispatcher)
-}
-
-// bus picks tools among those that d permits, of exactly the named tools.
-func (w *Worker) bus(d *tools.Dispatcher, names []string) *tools.Bus {
-	key := strings.Join(names, "\x00")
-	if b, ok := w.buses.Load(key); ok {
-		return b.(*tools.Bus)
-	}
-	made, _ := w.buses.LoadOrStore(key, tools.BusOf(d, tools.BusConfig{Logger: w.log}))
-	return made.(*tools.Bus)
 }
 
 // redactor is the worker's with the fingerprints of a tenant.

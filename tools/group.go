@@ -19,6 +19,9 @@ type Member struct {
 	Bus *Bus
 }
 
+// ValidMember reports whether a member of a group may have this name.
+func ValidMember(name string) bool { return baseName(name) }
+
 // GroupConfig configures a group.
 type GroupConfig struct {
 	BusConfig
