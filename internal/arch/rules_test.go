@@ -39,6 +39,9 @@ var packages = map[string]string{
 	"tools/internal/process": "",
 	"tools/command":          "tools tools/sandbox tools/internal/process internal/canonical",
 	"tools/extract":          "tools tools/netguard tools/internal/process events redact internal/canonical",
+	// Servers are programs, or on the network; see docs/decisions/0020.
+	"tools/mcp": "tools tools/netguard tools/internal/process events redact internal/canonical internal/strictyaml",
+	"tools/mcp/mcptest": "",
 	// The door to the network, for all tools that have one; see docs/decisions/0014.
 	"tools/netguard":              "",
 	"tools/netguard/netguardtest": "tools/netguard",
@@ -94,7 +97,7 @@ const wiring = "examples/... runtime/... agents/... loops/... tools/... model/..
 // forTests is what any test may import of this module, besides what its package
 // may: servers, and the adapters that stand in for the outside world.
 const forTests = "internal/testenv/... internal/embedded internal/fault internal/canonical " +
-	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/memory/memorytest tools/netguard/netguardtest tools/sharedmemory/sharedmemorytest " +
+	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/sharedmemory/sharedmemorytest " +
 	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite ledger/sqlstore tools/builtin migrations"
 
 // spans is where the OpenTelemetry API may be used.
@@ -119,6 +122,7 @@ var modules = map[string]string{
 	"github.com/go-json-experiment/json":       "events redact internal/canonical",
 	"github.com/santhosh-tekuri/jsonschema/v6": "tools",
 	"github.com/google/jsonschema-go":          "tools tools/...",
+	"github.com/modelcontextprotocol/go-sdk":   "tools/mcp", // see docs/decisions/0020
 	"github.com/tetratelabs/wazero":            "tools/sandbox/wasm",
 	"github.com/dop251/goja":                   "tools/sandbox/javascript",
 	"github.com/coregx/ahocorasick":            "redact",
@@ -154,7 +158,7 @@ const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/ra
 	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal"
 
 // conformance is what is test code although its files are not named _test.go.
-const conformance = "events/eventstest model/modeltest tools/toolstest tools/memory/memorytest tools/netguard/netguardtest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
+const conformance = "events/eventstest model/modeltest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
 
 // maxLines is how long a file may be that nobody generated. Review asks for 400.
 const maxLines = 600

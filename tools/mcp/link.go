@@ -1,0 +1,297 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// protocolVersion is the newest that has sessions: later ones let a server say
+	// how long a list of tools need not be asked for again.
+	protocolVersion = "2025-11-25"
+	// maxMessage bounds one message of a server, in bytes.
+	maxMessage = 8 << 20
+	// settling is how long the end of a session that broke may take.
+	settling = 3 * time.Second
+	// maxAsks bounds what a server may ask of us and has not been answered.
+	maxAsks = 64
+
+	methodCancelled   = "notifications/cancelled"
+	methodProgress    = "notifications/progress"
+	methodListChanged = "notifications/tools/list_changed"
+)
+
+var (
+	errTwice = errors.New("a request is sent once")
+	errFlood = errors.New("it asks for too much at once")
+)
+
+// link is one session with a server, and what carries it.
+type link struct {
+	s       *server
+	session *sdk.ClientSession
+	conn    *conn
+	life    context.Context //nolint:containedctx // of the link, which has no caller
+	finish  context.CancelCauseFunc
+	stop    func() error  // ends what carries it, and waits; may be called twice
+	gone    chan struct{} // closed when all of it has ended
+	calls   atomic.Int64  // under way
+	suspect atomic.Bool   // a call was not answered in time
+	version atomic.Value  // of the protocol, a string; for HTTP
+
+	mu       sync.Mutex
+	reports  map[string]*reports // by progress token
+	reported int
+}
+
+// connect starts the server, or opens a session with it.
+func (s *server) connect(ctx context.Context) (*link, error) {
+	l := &link{s: s, gone: make(chan struct{}), reports: map[string]*reports{}}
+	l.life, l.finish = context.WithCancelCause(context.Background())
+	var t sdk.Transport
+	var err error
+	if s.cfg.URL != "" {
+		t, err = l.overHTTP()
+	} else {
+		t, err = l.overStdio()
+	}
+	if err != nil {
+		l.finish(err)
+		return nil, s.fault(Unavailable, "%w", err)
+	}
+	client := sdk.NewClient(&sdk.Implementation{Name: "daybook", Version: "1"}, &sdk.ClientOptions{
+		// It would send tools/call again, up to ten times, for a server that asks for more.
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+		Capabilities:   &sdk.ClientCapabilities{},
+		Logger:         slog.New(slog.DiscardHandler),
+	})
+	l.session, err = client.Connect(ctx, &transport{Transport: t, l: l}, &sdk.ClientSessionOptions{ProtocolVersion: protocolVersion})
+	if err != nil {
+		_ = l.stop()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		l.finish(err)
+		return nil, s.fault(Unavailable, "it could not be opened: %w%s", err, l.lastWords())
+	}
+	if r := l.session.InitializeResult(); r != nil {
+		l.version.Store(r.ProtocolVersion)
+	}
+	s.wg.Go(func() {
+		defer close(l.gone)
+		err := l.session.Wait()
+		_ = l.stop()
+		l.finish(fmt.Errorf("the session has ended: %w", cmp.Or(err, errors.New("closed"))))
+		if !errors.Is(context.Cause(l.life), errClosed) {
+			s.host.Logger.Warn("an MCP server has ended", "server", s.cfg.Name, "error", err, "stderr", l.lastWords())
+		}
+	})
+	return l, nil
+}
+
+// lastWords is the end of what a program wrote to standard error.
+func (l *link) lastWords() string {
+	p, ok := l.conn.carrier().(*program)
+	if !ok {
+		return ""
+	}
+	if text := l.s.clean(p.stderr.String(), 1<<10); text != "" {
+		return "; it wrote: " + text
+	}
+	return ""
+}
+
+// over reports whether the session has ended, waiting a moment for what is ending.
+func (l *link) over() bool {
+	t := time.NewTimer(settling)
+	defer t.Stop()
+	select {
+	case <-l.gone:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func (l *link) release() { l.calls.Add(-1) }
+
+// end ends the link. Calls under way come back at once.
+func (l *link) end(why error) {
+	l.finish(why)
+	_ = l.stop()
+	_ = l.session.Close()
+}
+
+// answers reports whether the server still does.
+func (l *link) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	ok := l.session.Ping(ctx, nil) == nil
+	if ok {
+		l.suspect.Store(false)
+	}
+	return ok
+}
+
+// transport puts our connection around that of the SDK.
+type transport struct {
+	sdk.Transport
+	l *link
+}
+
+func (t *transport) Connect(ctx context.Context) (sdk.Connection, error) {
+	c, err := t.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.l.conn.Connection = c
+	return t.l.conn, nil
+}
+
+// conn sees every message before the SDK does: it knows of each request whether
+// it was sent, keeps answers as they came, and takes notifications, which the SDK
+// would queue without a bound.
+type conn struct {
+	sdk.Connection
+	l       *link
+	carries any  // *program, or nil
+	sends   bool // Write sends at once; over HTTP the round trip knows better
+
+	mu      sync.Mutex
+	pending map[jsonrpc.ID]*exchange
+	asks    int
+}
+
+func (c *conn) carrier() any {
+	if c == nil {
+		return nil
+	}
+	return c.carries
+}
+
+// Write sends a message.
+func (c *conn) Write(ctx context.Context, m jsonrpc.Message) error {
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		c.mu.Lock()
+		c.asks--
+		c.mu.Unlock()
+	case *jsonrpc.Request:
+		if x := exchangeOf(ctx); x != nil && m.IsCall() {
+			if ctx.Err() != nil {
+				return ctx.Err() // and nothing was sent
+			}
+			if !x.begin(m.ID, c.sends) {
+				return errTwice
+			}
+			c.mu.Lock()
+			if c.pending == nil {
+				c.pending = map[jsonrpc.ID]*exchange{}
+			}
+			c.pending[m.ID] = x
+			c.mu.Unlock()
+		}
+	}
+	return c.Connection.Write(ctx, m)
+}
+
+// Read returns the next message that the SDK is to see.
+func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		m, err := c.Connection.Read(ctx)
+		if err != nil {
+			return m, err
+		}
+		switch m := m.(type) {
+		case *jsonrpc.Request:
+			if !m.IsCall() {
+				c.l.notified(m)
+				continue
+			}
+			c.mu.Lock()
+			c.asks++
+			flood := c.asks > maxAsks
+			c.mu.Unlock()
+			if flood {
+				return nil, errFlood
+			}
+		case *jsonrpc.Response:
+			c.mu.Lock()
+			x := c.pending[m.ID]
+			delete(c.pending, m.ID)
+			c.mu.Unlock()
+			if x != nil {
+				x.answered(m)
+			}
+		}
+		return m, nil
+	}
+}
+
+// forget is called when nobody waits for the exchange any more.
+func (c *conn) forget(x *exchange) {
+	if id, begun := x.request(); begun {
+		c.mu.Lock()
+		delete(c.pending, id)
+		c.mu.Unlock()
+	}
+}
+
+// notified takes a notification.
+func (l *link) notified(r *jsonrpc.Request) {
+	switch r.Method {
+	case methodListChanged:
+		l.s.listChanged()
+	case methodProgress:
+		var p struct {
+			Token    any      `json:"progressToken"`
+			Progress float64  `json:"progress"`
+			Total    *float64 `json:"total"`
+			Message  string   `json:"message"`
+		}
+		if json.Unmarshal(r.Params, &p) != nil {
+			return
+		}
+		if token, ok := p.Token.(string); ok {
+			l.report(token, report{p.Progress, p.Total, p.Message})
+		}
+	}
+}
+
+// report hands a report on, and drops it if nobody waits or too many do.
+func (l *link) report(token string, r report) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if to := l.reports[token]; to != nil {
+		to.add(r)
+	}
+}
+
+// reporting opens the way for reports of one call under a new token.
+func (l *link) reporting(r *reports) (token string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reported++
+	token = "daybook-" + strconv.Itoa(l.reported)
+	l.reports[token] = r
+	return token
+}
+
+// reportedAll closes it again.
+func (l *link) reportedAll(token string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.reports[token].ch)
+	delete(l.reports, token)
+}

@@ -1,0 +1,133 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/daybookhq/daybook/internal/canonical"
+)
+
+// reply is the result of a call as it came. It is read here and not by the SDK,
+// which takes a kind of content that it does not know for an error, when the
+// work is done, and loses digits of large numbers.
+type reply struct {
+	ResultType    string                     `json:"resultType"`
+	Content       []block                    `json:"content"`
+	Structured    json.RawMessage            `json:"structuredContent"`
+	IsError       bool                       `json:"isError"`
+	InputRequests map[string]json.RawMessage `json:"inputRequests"`
+}
+
+// block is a piece of content of any kind.
+type block struct {
+	Type        string    `json:"type"`
+	Text        string    `json:"text"`
+	MIMEType    string    `json:"mimeType"`
+	Data        string    `json:"data"` // base64
+	URI         string    `json:"uri"`
+	Name        string    `json:"name"`
+	Title       string    `json:"title"`
+	Description string    `json:"description"`
+	Resource    *resource `json:"resource"`
+}
+
+type resource struct {
+	URI      string  `json:"uri"`
+	MIMEType string  `json:"mimeType"`
+	Text     *string `json:"text"`
+	Blob     string  `json:"blob"` // base64
+}
+
+// withSources is the shape whose results become the sources of a result.
+type withSources struct {
+	Answer  string   `json:"answer"`
+	Results []source `json:"results"`
+}
+
+type source struct {
+	Title string `json:"title"`
+	URL   string `json:"url"`
+}
+
+func readReply(raw json.RawMessage) (*reply, error) {
+	if t := bytes.TrimSpace(raw); len(t) == 0 || t[0] != '{' {
+		return nil, fmt.Errorf("want an object, got %d bytes that are none", len(raw))
+	}
+	r := &reply{}
+	if err := json.Unmarshal(raw, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// text is what a model reads of it, and what it links to.
+func (r *reply) text() (string, []source) {
+	var parts []string
+	var links []source
+	for _, b := range r.Content {
+		text, link := b.text()
+		parts = append(parts, text)
+		if link != nil {
+			links = append(links, *link)
+		}
+	}
+	if r.structured() && !r.spelledOut() {
+		parts = append(parts, string(r.Structured))
+	}
+	return strings.Join(parts, "\n"), links
+}
+
+func (r *reply) structured() bool {
+	return len(r.Structured) > 0 && string(bytes.TrimSpace(r.Structured)) != "null"
+}
+
+// spelledOut reports whether a text holds the structured content already, as the
+// protocol asks for.
+func (r *reply) spelledOut() bool {
+	want, err := canonical.JSON(r.Structured)
+	if err != nil {
+		return false
+	}
+	for _, b := range r.Content {
+		if b.Type != "text" {
+			continue
+		}
+		if got, err := canonical.JSON([]byte(b.Text)); err == nil && bytes.Equal(got, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// text is what is shown of a block; what cannot be shown is named.
+func (b *block) text() (string, *source) {
+	switch b.Type {
+	case "text":
+		return b.Text, nil
+	case "image", "audio":
+		return fmt.Sprintf("[%s, %s, %d bytes, not shown]", b.Type, b.MIMEType, base64.StdEncoding.DecodedLen(len(b.Data))), nil
+	case "resource_link":
+		title := b.Title
+		if title == "" {
+			title = b.Name
+		}
+		text := strings.TrimSpace(fmt.Sprintf("[link: %s <%s> %s", title, b.URI, b.MIMEType)) + "]"
+		if b.Description != "" {
+			text += " " + b.Description
+		}
+		return text, &source{title, b.URI}
+	case "resource":
+		switch r := b.Resource; {
+		case r == nil:
+			return "[a resource that is not there]", nil
+		case r.Text != nil:
+			return fmt.Sprintf("[resource: %s]\n%s", r.URI, *r.Text), &source{URL: r.URI}
+		default:
+			return fmt.Sprintf("[resource: %s, %s, %d bytes, not shown]", r.URI, r.MIMEType, base64.StdEncoding.DecodedLen(len(r.Blob))), &source{URL: r.URI}
+		}
+	}
+	return fmt.Sprintf("[content of the kind %q, not shown]", b.Type), nil
+}
