@@ -40,7 +40,7 @@ var packages = map[string]string{
 	"tools/command":          "tools tools/sandbox tools/internal/process internal/canonical",
 	"tools/extract":          "tools tools/netguard tools/internal/process events redact internal/canonical",
 	// Servers are programs, or on the network; see docs/decisions/0020.
-	"tools/mcp": "tools tools/netguard tools/internal/process events redact internal/canonical internal/strictyaml",
+	"tools/mcp":         "tools tools/netguard tools/internal/process events redact internal/canonical internal/strictyaml",
 	"tools/mcp/mcptest": "",
 	// The door to the network, for all tools that have one; see docs/decisions/0014.
 	"tools/netguard":              "",

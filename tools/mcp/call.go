@@ -54,7 +54,7 @@ func (c *caller) call(ctx context.Context, in *tools.Invocation) (any, error) {
 		k, err := l.call(ctx, c.own, in)
 		l.release()
 		// A session that had ended before anything was sent is no answer.
-		if k.raw == nil && !k.sent && try == 1 && errors.Is(err, sdk.ErrConnectionClosed) && ctx.Err() == nil && l.over() {
+		if !k.sent && try == 1 && ctx.Err() == nil && (l.life.Err() != nil || errors.Is(err, sdk.ErrConnectionClosed)) && l.over() {
 			continue
 		}
 		return c.outcome(ctx, k, err)
