@@ -34,16 +34,18 @@ var packages = map[string]string{
 	// What runs code knows its contract alone; see docs/decisions/0016.
 	"tools/builtin":     "tools tools/sandbox tools/netguard events redact internal/canonical internal/fault internal/telemetry",
 	"tools/sandbox":     "",
-	"tools/sandbox/...": "tools/sandbox tools/internal/process",
+	"tools/sandbox/...": "tools/sandbox tools/sandbox/internal/child tools/internal/confined",
 	// The one place that starts, kills and reaps programs for tools; see docs/decisions/0018.
 	"tools/internal/process": "",
-	"tools/command":          "tools tools/sandbox tools/internal/process internal/canonical",
-	"tools/extract":          "tools tools/netguard tools/internal/process events redact internal/canonical",
+	// What confines a child, for all that run or parse what strangers made; see docs/decisions/0016.
+	"tools/internal/confined": "tools/sandbox tools/internal/process",
+	"tools/command":           "tools tools/sandbox tools/internal/process internal/canonical",
+	"tools/extract":           "tools tools/netguard tools/internal/confined events redact internal/canonical",
 	// Servers are programs, or on the network; see docs/decisions/0020.
 	"tools/mcp":         "tools tools/netguard tools/internal/process events redact internal/canonical internal/strictyaml",
 	"tools/mcp/mcptest": "",
 	// The door to the network, for all tools that have one; see docs/decisions/0014.
-	"tools/netguard":              "",
+	"tools/netguard":              "redact", // credentials are withheld as secrets are
 	"tools/netguard/netguardtest": "tools/netguard",
 
 	"loops":     "model tools events redact internal/canonical",
@@ -143,7 +145,8 @@ var modules = map[string]string{
 	"github.com/ledongthuc/pdf":                       "tools/extract",
 
 	// Packages named runtime hide it; see docs/decisions/0001.
-	"runtime": "internal/telemetry events/internal/commit e2e/... bench/...",
+	// One thread makes both calls that filter system calls: confined.
+	"runtime": "internal/telemetry events/internal/commit tools/internal/confined e2e/... bench/...",
 }
 
 // modulesInTests is like modules, for tests that need a foreign server to be

@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/internal/confined"
 	"github.com/daybookhq/daybook/tools/netguard"
 )
 
@@ -71,10 +72,9 @@ type Page struct {
 
 // Reader fetches documents and returns their text. Safe for concurrent use.
 type Reader struct {
-	client  *netguard.Client
-	command []string
-	limits  Limits
-	slots   chan struct{}
+	client   *netguard.Client
+	children *confined.Program
+	limits   Limits
 }
 
 // NewReader checks the options.
@@ -90,7 +90,11 @@ func NewReader(o Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{client, o.Command, limits, make(chan struct{}, limits.Parallel)}, nil
+	children, err := confined.New(o.Command, limits.Parallel)
+	if err != nil {
+		return nil, fmt.Errorf("extract: %w", err)
+	}
+	return &Reader{client, children, limits}, nil
 }
 
 // Read fetches a document and returns its text, without the credentials of the

@@ -1,115 +1,46 @@
+//go:build unix
+
 package javascript
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"runtime/debug"
-	"runtime/metrics"
-	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/dop251/goja"
 
-	"github.com/daybookhq/daybook/tools/sandbox"
+	"github.com/daybookhq/daybook/tools/sandbox/internal/child"
 )
 
 // Serve is the child: it reads one program from r, runs it, and writes what came
-// of it to w. The process must do nothing else, since it ends when the program takes
-// too much memory.
+// of it to w. The process must do nothing else, and end then: it is confined for
+// good, and ends by itself when the program takes too much memory.
 func Serve(r io.Reader, w io.Writer) error {
-	var o order
-	if err := json.NewDecoder(r).Decode(&o); err != nil {
-		return fmt.Errorf("javascript: read the program: %w", err)
+	if err := child.Serve(r, w, child.Interpreter{Run: run, WatchHeap: true}); err != nil {
+		return fmt.Errorf("javascript: %w", err)
 	}
-	capMemory(uint64(o.MaxMemory))
-	done := make(chan struct{})
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		watch(uint64(o.MaxMemory), done)
-	}()
-	a := run(o)
-	close(done)
-	<-watched
-	return json.NewEncoder(w).Encode(a)
+	return nil
 }
 
-// capMemory lets the kernel refuse what is far above limit: one operation that
-// allocates without pause leaves nobody the time to look. Where there is no /proc
-// (outside of Linux) only watch is there.
-func capMemory(limit uint64) {
-	b, err := os.ReadFile("/proc/self/statm")
-	fields := strings.Fields(string(b))
-	if err != nil || len(fields) < 6 {
-		return
-	}
-	pages, err := strconv.ParseUint(fields[5], 10, 64)
-	if err != nil {
-		return
-	}
-	most := pages*uint64(os.Getpagesize()) + 3*limit + 256<<20
-	_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: most, Max: most})
-}
-
-// watch ends the process when its heap is above limit.
-func watch(limit uint64, done <-chan struct{}) {
-	debug.SetGCPercent(50) // what is not needed any more counts until it is collected
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	limit += sample[0].Value.Uint64() // what the interpreter itself takes is not the program's
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-		}
-		if metrics.Read(sample); sample[0].Value.Uint64() > limit {
-			os.Exit(exitMemory)
-		}
-	}
-}
-
-func run(o order) (a answer) {
-	stdout, stderr := &sandbox.Buffer{Max: o.MaxOutput}, &sandbox.Buffer{Max: o.MaxOutput}
-	defer func() {
-		if p := recover(); p != nil {
-			a.OK = false
-			fmt.Fprintf(stderr, "the interpreter crashed: %v\n", p)
-		}
-		a.Stdout, a.Stderr = stdout.String(), stderr.String()
-	}()
+func run(ctx context.Context, o child.Order, stdout, stderr io.Writer) error {
 	vm := goja.New()
 	vm.SetMaxCallStackSize(2000)
 	if err := console(vm, stdout, stderr); err != nil {
-		fmt.Fprintln(stderr, err)
-		return a
+		return err
 	}
-	timer := time.AfterFunc(o.Timeout, func() { vm.Interrupt("time is up") })
-	defer timer.Stop()
-	_, err := vm.RunScript("program.js", o.Code)
-	var stopped *goja.InterruptedError
+	defer context.AfterFunc(ctx, func() { vm.Interrupt("time is up") })()
+	_, err := vm.RunScript("program.js", string(o.Code))
 	var thrown *goja.Exception
 	var deep *goja.StackOverflowError
 	switch {
-	case err == nil:
-		a.OK = true
-	case errors.As(err, &stopped):
-		fmt.Fprintf(stderr, "stopped after %v: time is up\n", o.Timeout)
 	case errors.As(err, &deep):
-		fmt.Fprintf(stderr, "RangeError: the call stack is too deep\n%s\n", deep.String())
+		return fmt.Errorf("RangeError: the call stack is too deep\n%s", deep.String())
 	case errors.As(err, &thrown):
-		fmt.Fprintln(stderr, thrown.String())
-	default:
-		fmt.Fprintln(stderr, err)
+		return errors.New(thrown.String()) // with where it was thrown
 	}
-	return a
+	return err
 }
 
 // console gives the program the only things it can do to the outside: print.

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Bounds of a module that a model wrote. Decoding and compiling it happen in
-// the process and outside every limit of memory and of time.
+// Bounds of a module that a model wrote: what is above them would end in a child
+// that is killed, which says less.
 const (
 	maxModule  = 1 << 20
 	maxEntries = 100_000 // of any vector
 	maxTable   = 1 << 20 // entries of a table, of eight bytes
 	maxTypes   = 1000    // parameters, or results, of one type
 	maxLocals  = 50_000  // of all functions
-	// maxBody bounds a function: its compiling is not cut off by time, and takes
-	// time by the square of how deep its blocks are nested, here about 3 seconds.
+	// maxBody bounds a function: its compiling takes time by the square of how deep
+	// its blocks are nested, here about 3 seconds.
 	maxBody = 32 << 10
 	// maxWork bounds what the compiler keeps of one function: at each
 	// instruction, about as much as there are locals, or values of a type.

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -58,18 +60,35 @@ const (
 	unreachable = 0x00
 )
 
+// TestMain is also the child: the test's own binary serves the sandbox.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "serve-wasm" {
+		if err := wasm.Serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
 func open(t *testing.T, cfg wasm.Config) *wasm.Sandbox {
 	t.Helper()
+	cfg.Command = self(t)
 	s, err := wasm.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
 	return s
+}
+
+func self(t *testing.T) []string {
+	t.Helper()
+	me, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{me, "serve-wasm"}
 }
 
 func TestPrograms(t *testing.T) {
@@ -181,40 +200,34 @@ func TestModulesThatDeclareTooMuch(t *testing.T) {
 	}
 }
 
-// Closing ends what runs, and says so; it is no program that went well.
-func TestClose(t *testing.T) {
-	for _, cfg := range []wasm.Config{{Timeout: time.Hour}, {Timeout: time.Hour, Runtime: module(loop(), "")}} {
-		s := open(t, cfg)
-		p := sandbox.Program{Code: base64.StdEncoding.EncodeToString(module(loop(), ""))}
-		ended := make(chan error)
-		go func() {
-			_, err := s.Execute(t.Context(), p)
-			ended <- err
-		}()
-		time.AfterFunc(50*time.Millisecond, func() { _ = s.Close(context.Background()) })
-		if err := <-ended; err == nil {
-			t.Error("a program that was ended went well")
-		}
-		if _, err := s.Execute(t.Context(), p); err == nil {
-			t.Error("a closed sandbox runs programs")
-		}
-	}
-}
-
 // SG-77: a runtime of the host's reads the code from its input. This one says it back.
 func TestLanguageRuntime(t *testing.T) {
 	read := []byte{0x41, 0, 0x41, 0, 0x41, 1, 0x41, 28, 0x10, 1, 0x1a} // fd_read(0, 0, 1, 28)
 	store := []byte{0x41, 4, 0x41, 28, 0x28, 2, 0, 0x36, 2, 0}         // the length of the vector is what was read
 	echo := module(append(append(read, store...), write(1)...), string([]byte{64, 0, 0, 0, 0, 16, 0, 0}))
-	s := open(t, wasm.Config{Runtime: echo})
-	for _, code := range []string{"print(1)", "print(2)"} { // the second finds nothing of the first
-		out, err := s.Execute(t.Context(), sandbox.Program{Code: code, Language: "echo"})
-		if err != nil || !out.OK || out.Stdout != code {
-			t.Errorf("%+v, %v, want %s", out, err, code)
+	for _, cache := range []string{"", t.TempDir()} {
+		s := open(t, wasm.Config{Runtime: echo, CacheDir: cache})
+		for _, code := range []string{"print(1)", "print(2)"} { // the second finds nothing of the first
+			out, err := s.Execute(t.Context(), sandbox.Program{Code: code, Language: "echo"})
+			if err != nil || !out.OK || out.Stdout != code {
+				t.Errorf("%+v, %v, want %s", out, err, code)
+			}
+		}
+		if cache != "" {
+			if kept, err := os.ReadDir(cache); err != nil || len(kept) == 0 {
+				t.Errorf("kept %v, %v", kept, err)
+			}
 		}
 	}
-	if _, err := wasm.New(t.Context(), wasm.Config{Runtime: []byte("no module")}); err == nil {
-		t.Error("a runtime that is no module is taken")
+	for name, cfg := range map[string]wasm.Config{
+		"no module":             {Runtime: []byte("no module"), Command: self(t)},
+		"no directory":          {Runtime: echo, Command: self(t), CacheDir: "/dev/null/x"},
+		"no command":            {},
+		"a command that is not": {Runtime: echo, Command: []string{"/bin/false"}},
+	} {
+		if _, err := wasm.New(t.Context(), cfg); err == nil {
+			t.Errorf("%s is taken", name)
+		}
 	}
 }
 
