@@ -137,15 +137,20 @@ type Erasure struct {
 	Tenant, Owner string
 	// Sealed counts the results that nobody can read any more.
 	Sealed int64
-	By     string
-	At     time.Time
+	// Notes and Moments count what was deleted of what agents remembered in the
+	// owner's runs, this time.
+	Notes, Moments int64
+	By             string
+	At             time.Time
 }
 
 // Seals erases what was sealed. Safe for concurrent use.
 type Seals interface {
 	// Erase destroys the data key of an owner: the exact results that it sealed
-	// cannot be read again, and nothing of the owner's is sealed from now on. It is
-	// recorded who did it and when; erasing again changes nothing and returns the
-	// first time. Errors: [ErrNotFound] if the ledger knows no such owner.
+	// cannot be read again, and nothing of the owner's is sealed from now on. What
+	// agents remembered in the owner's runs is deleted, unless another owner's
+	// remembered the same, and nothing more is kept. It is recorded who did it and
+	// when; erasing again changes nothing of that and returns the first time.
+	// Errors: [ErrNotFound] if the ledger knows no such owner.
 	Erase(ctx context.Context, tenant, owner, by string) (Erasure, error)
 }

@@ -67,7 +67,10 @@ var packages = map[string]string{
 	"runtime/queue": "ledger events redact internal/canonical internal/fault internal/telemetry",
 	// The parts as they ship, wired for whoever embeds Daybook; see docs/decisions/0005.
 	"runtime/system": "runtime runtime/queue ledger ledger/sqlstore ledger/postgres ledger/sqlite events events/jetstream model redact internal/embedded internal/fault",
-	"runtime/...":    "runtime runtime/queue agents loops tools model ledger events redact internal/canonical internal/fault internal/telemetry",
+	// What tools keep in the ledger's database; see docs/decisions/0021.
+	"runtime/memorydb": "tools/memory tools/sharedmemory ledger/sqlstore events redact",
+	"runtime/shareddb": "tools/sharedmemory ledger ledger/sqlstore events redact",
+	"runtime/...":      "runtime runtime/queue agents loops tools model ledger events redact internal/canonical internal/fault internal/telemetry",
 
 	// cmd is the only wiring: it may see every public package and what makes one
 	// process of them, but nothing that only tests should.
@@ -100,7 +103,7 @@ const wiring = "examples/... runtime/... agents/... loops/... tools/... model/..
 // may: servers, and the adapters that stand in for the outside world.
 const forTests = "internal/testenv/... internal/embedded internal/fault internal/canonical " +
 	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/sharedmemory/sharedmemorytest " +
-	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite ledger/sqlstore tools/builtin migrations"
+	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite ledger/postgres ledger/sqlstore tools/builtin migrations"
 
 // spans is where the OpenTelemetry API may be used.
 const spans = "internal/telemetry runtime/... tools model events/jetstream events/internal/... ledger/... cmd/..."

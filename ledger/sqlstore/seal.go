@@ -104,6 +104,7 @@ func (s *Store) Erase(ctx context.Context, tenant, owner, by string) (out ledger
 		out = ledger.Erasure{Tenant: tenant, Owner: owner}
 		var n int
 		err := tx.QueryRow(ctx, `SELECT (SELECT count(*) FROM owner_keys WHERE tenant = $1 AND owner = $2)
+			+ (SELECT count(*) FROM memory_owners WHERE tenant = $1 AND owner = $2)
 			+ (SELECT count(*) FROM (SELECT 1 FROM runs WHERE tenant = $1 AND owner = $2 LIMIT 1) r)`, tenant, owner).Scan(&n)
 		if err == nil && n == 0 {
 			err = ledger.ErrNotFound
@@ -120,6 +121,9 @@ func (s *Store) Erase(ctx context.Context, tenant, owner, by string) (out ledger
 			ON CONFLICT (tenant, owner) DO UPDATE SET wrapped = NULL, destroyed_at = excluded.destroyed_at, destroyed_by = excluded.destroyed_by
 			WHERE owner_keys.destroyed_at IS NULL`, tenant, owner, now, by)
 		if err != nil {
+			return err
+		}
+		if err := eraseMemory(ctx, tx, &out, now); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, `

@@ -79,6 +79,10 @@ func New(db DB, cfg Config) *Store {
 	return &Store{db: db, cfg: cfg}
 }
 
+// DB is the database beneath, for what keeps tables of its own beside the
+// ledger's: see runtime/memorydb. It is closed with the store.
+func (s *Store) DB() DB { return s.db }
+
 // Migrate implements ledger.Store.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) { return s.db.Migrate(ctx) }
 

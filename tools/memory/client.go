@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 )
@@ -19,6 +20,10 @@ type Scope struct {
 	// to R, at one link or more. The links of a chain after the first are those of
 	// notes that were written without a root: what a model wrote never opens a fence.
 	Root string
+	// Owner is whom the run was submitted for, if anybody. Nothing is fenced by it:
+	// a memory that lasts keeps it with what is written, so that an owner's notes
+	// can be erased.
+	Owner string
 }
 
 // Client is a memory. Everything in it is safe for concurrent use, and holds its
@@ -158,6 +163,28 @@ type Event struct {
 	// whole payload is. What else is in it are the details.
 	Payload json.RawMessage `json:"payload"`
 	Links
+}
+
+// Content takes the payload of an event apart: the text, and what else is in it.
+// Numbers keep their digits.
+func (e Event) Content() (text string, details map[string]any, err error) {
+	var whole bytes.Buffer
+	if err := json.Compact(&whole, e.Payload); err != nil {
+		return "", nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(e.Payload))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return "", nil, err
+	}
+	details, _ = v.(map[string]any)
+	text, ok := details["data"].(string)
+	if !ok {
+		text = whole.String()
+	}
+	delete(details, "data")
+	return text, details, nil
 }
 
 // StoredEvent is what became of an event.

@@ -4,69 +4,20 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/daybookhq/daybook/tools/memory"
 )
 
-// Tokens are what texts are compared by: runs of more than two ASCII letters and
-// digits, in lower case.
-func Tokens(text string) map[string]bool {
-	set := map[string]bool{}
-	for _, t := range strings.FieldsFunc(text, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
-	}) {
-		if len(t) > 2 {
-			set[strings.ToLower(t)] = true
-		}
-	}
-	return set
-}
-
-// Overlap is the part of the query's tokens that a note shares, 0 to 1.
-func Overlap(query, text, contextID string) float64 {
-	asked := Tokens(query)
-	if len(asked) == 0 {
-		return 0
-	}
-	has := Tokens(text + " " + strings.Replace(contextID, ":", " ", 1))
+// Score is how well a note matches, 0 to 1; it is 0 without any overlap.
+func Score(query string, n Note) float64 {
+	asked, has := memory.Tokens(query), memory.NoteTokens(n.Text, n.ContextID)
 	shared := 0
 	for t := range asked {
 		if has[t] {
 			shared++
 		}
 	}
-	return float64(shared) / float64(len(asked))
-}
-
-// Weight is how much a source is believed, 0 to 1.
-func Weight(source string) float64 {
-	switch source {
-	case "policy":
-		return .95
-	case "verified":
-		return .9
-	case "tool":
-		return .8
-	case "document":
-		return .75
-	case "user":
-		return .7
-	case "assistant":
-		return .6
-	case "derived":
-		return .55
-	}
-	return .5 // system, and what nobody knows
-}
-
-// Score is how well a note matches, 0 to 1; it is 0 without any overlap.
-func Score(query string, n Note) float64 {
-	o := Overlap(query, n.Text, n.ContextID)
-	if o == 0 {
-		return 0
-	}
-	return float64(.75*o) + float64(.25*Weight(n.Source))
+	return memory.Score(shared, len(asked), n.Source)
 }
 
 type hit struct {

@@ -3,9 +3,7 @@
 package memorytest
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,7 +131,7 @@ func (s *Store) StoreEvents(ctx context.Context, scope memory.Scope, events []me
 	}
 	notes := make([]Note, len(events))
 	for i, e := range events {
-		text, details, err := read(e.Payload)
+		text, details, err := e.Content()
 		if err != nil {
 			return memory.Stored{}, fmt.Errorf("store events: payload of event %d: %w", i, err)
 		}
@@ -162,27 +160,6 @@ func (s *Store) StoreEvents(ctx context.Context, scope memory.Scope, events []me
 		out.Results = append(out.Results, memory.StoredEvent{Status: "recorded", EventID: id, Relevance: "high"})
 	}
 	return out, nil
-}
-
-// read takes a payload apart.
-func read(payload json.RawMessage) (text string, details map[string]any, err error) {
-	var whole bytes.Buffer
-	if err := json.Compact(&whole, payload); err != nil {
-		return "", nil, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(payload))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return "", nil, err
-	}
-	details, _ = v.(map[string]any)
-	text, ok := details["data"].(string)
-	if !ok {
-		text = whole.String()
-	}
-	delete(details, "data")
-	return text, details, nil
 }
 
 // within returns the notes that a scope sees, in order. s.mu is held.

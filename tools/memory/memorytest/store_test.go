@@ -41,7 +41,7 @@ func TestStore(t *testing.T) {
 		for text, want := range map[string]string{
 			"it is": `{}`, "The cat, the CAT-fish": `{"cat":true,"fish":true,"the":true}`, "Zürich a1b2": `{"a1b2":true,"rich":true}`, "\u212aelvin": `{"elvin":true}`,
 		} {
-			if got := asJSON(t, memorytest.Tokens(text)); got != want {
+			if got := asJSON(t, memory.Tokens(text)); got != want {
 				t.Errorf("%q: %s, want %s", text, got, want)
 			}
 		}
