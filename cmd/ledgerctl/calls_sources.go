@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/events"
@@ -48,7 +51,11 @@ no row here (ledgerctl calls show shows it).`,
 	return c
 }
 
+// sourcesOf lists them in the order in which the calls were asked for.
 func sourcesOf(cs []ledger.CallRecord) []sourceView {
+	cs = slices.SortedStableFunc(slices.Values(cs), func(a, b ledger.CallRecord) int {
+		return cmp.Or(cmp.Compare(a.Call.Turn, b.Call.Turn), cmp.Compare(a.Call.Index, b.Call.Index))
+	})
 	var views []sourceView
 	for _, c := range cs {
 		r, _ := resultOf(c.Result)

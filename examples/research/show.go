@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/daybookhq/daybook/examples/research/standin"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// show prints what came of it, and asks the ledger as anybody can.
+func (s *supervisor) show(ctx context.Context) error {
+	for _, r := range s.runs {
+		fmt.Fprintf(s.out, "\nRun %s %s:\n\n%s\n", r.Run, r.State, indent(r.Answer))
+	}
+	notices, err := standin.ReadBoard(s.path("board.jsonl"))
+	if err != nil {
+		return err
+	}
+	asked := s.world.Asked()
+	fmt.Fprintf(s.out, "\nThe services count for themselves: web search asked %d times, OpenAlex %d, Semantic Scholar %d;\n%d requests to the notice board, %d on it.\n",
+		asked["searxng"], asked["openalex"], asked["semantic_scholar"], asked["board"], len(notices))
+	for _, r := range s.runs {
+		if err := s.picture(ctx, r.Run); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(s.out, "\nThe same from the ledger, with what you can type yourself:\n")
+	for _, q := range s.queries() {
+		if err := s.query(ctx, q...); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(s.out, "\nAll of it is kept in %s. Also try `calls show RUN/t2.c1`, `runs show RUN`, `why RUN`.\n", s.dir)
+	for _, r := range s.runs {
+		if r.State != string(ledger.Finished) {
+			return fmt.Errorf("run %s has %s", r.Run, r.State)
+		}
+	}
+	if len(notices) != 1 {
+		return fmt.Errorf("%d reports were published, of one: this is a bug in Daybook", len(notices))
+	}
+	return nil
+}
+
+// queries are what is asked of the ledger.
+func (s *supervisor) queries() [][]string {
+	qs := [][]string{{"runs", "list"}}
+	for _, r := range s.runs {
+		qs = append(qs, []string{"calls", "list", "--run", r.Run})
+	}
+	return append(qs, []string{"calls", "sources", s.runs[0].Run}, []string{"costs", "--by", "run"}, []string{"verify"})
+}
+
+// query prints a command and what it says.
+func (s *supervisor) query(ctx context.Context, words ...string) error {
+	args := append(append(s.ledgerctl[1:len(s.ledgerctl):len(s.ledgerctl)], "--dir", s.dir), words...)
+	fmt.Fprintf(s.out, "\n$ %s %s\n", s.ledgerctl[0], strings.Join(args, " "))
+	c := exec.CommandContext(ctx, s.ledgerctl[0], args...)
+	c.Stdout, c.Stderr = s.out, s.out
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(words, " "), err)
+	}
+	return nil
+}
+
+func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
+
+// ledgerctl is how to start it, by how this program was started: with go run, or
+// as a binary that has its friend in the PATH.
+func ledgerctl() []string {
+	self, err := os.Executable()
+	if err == nil && !strings.Contains(self, string(filepath.Separator)+"go-build") {
+		return []string{"ledgerctl"}
+	}
+	if _, err := os.Stat("cmd/ledgerctl"); err == nil {
+		return []string{"go", "run", "./cmd/ledgerctl"}
+	}
+	return []string{"go", "run", "github.com/daybookhq/daybook/cmd/ledgerctl"}
+}

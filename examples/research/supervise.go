@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/daybookhq/daybook/examples/research/standin"
+)
+
+var questions = []question{
+	{"question-1", "What would the kelp belt that the council plans do to the storm waves at the pier?"},
+	{"question-2", "How wide must the kelp belt be for waves half as high?"},
+}
+
+// supervisor starts the stand-ins and the workers, and asks the ledger. It does
+// none of the work.
+type supervisor struct {
+	dir       string
+	spare     bool     // no worker is killed
+	ledgerctl []string // how to start that
+	out       io.Writer
+	leak      bool // see standin.Config
+
+	world *standin.World
+	key   string
+	runs  []ended
+
+	mu     sync.Mutex
+	child  *exec.Cmd
+	dead   chan struct{} // closed when child has ended
+	killed bool
+}
+
+const patience = 2 * time.Minute
+
+func (s *supervisor) run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no end within %v", patience))
+	defer cancel()
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.world.Close()) }()
+	for _, q := range questions {
+		fmt.Fprintf(s.out, "\n%s\n", q.Text)
+	}
+	if err := s.answer(ctx, questions); err != nil {
+		return fmt.Errorf("%w; everything is kept in %s", err, s.dir)
+	}
+	return s.show(ctx)
+}
+
+// prepare makes the directory and starts the stand-ins.
+func (s *supervisor) prepare() (err error) {
+	if s.dir == "" {
+		s.dir, err = os.MkdirTemp("", "daybook-research-")
+	} else if err = os.MkdirAll(s.dir, 0o700); err == nil {
+		if there, e := os.ReadDir(s.dir); e != nil || len(there) > 0 {
+			return fmt.Errorf("--data %s: want a directory that is new or empty", s.dir)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.key = "oa_" + rand.Text()
+	s.world, err = standin.Start(standin.Config{BoardLog: s.path("board.jsonl"), Key: s.key, Leak: s.leak, Posted: s.posted})
+	return err
+}
+
+func (s *supervisor) path(name string) string { return filepath.Join(s.dir, name) }
+
+// posted is called while the worker's request is held: the notice is up, and
+// the worker does not know it. The first time, it never will.
+func (s *supervisor) posted(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > 1 || s.spare || s.child == nil || s.child.Process.Kill() != nil {
+		return true
+	}
+	s.killed = true
+	<-s.dead
+	fmt.Fprintf(s.out, "  worker %d killed: its report is on the notice board, and it had not been told\n", s.child.Process.Pid)
+	return false
+}
+
+// answer starts a worker, and another if it is killed, until all is answered.
+func (s *supervisor) answer(ctx context.Context, qs []question) error {
+	for range 3 {
+		runs, err := s.worker(ctx, qs)
+		s.mu.Lock()
+		killed := s.killed
+		s.killed = false
+		s.mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case killed: // and whatever came of that is no news
+		case err != nil:
+			return fmt.Errorf("the worker failed: %w; its last words are in %s", err, s.path("worker.log"))
+		case len(runs) != len(qs):
+			return fmt.Errorf("%d of %d questions were answered", len(runs), len(qs))
+		default:
+			s.runs = append(s.runs, runs...)
+			return nil
+		}
+	}
+	return errors.New("workers were killed three times")
+}
+
+// worker runs one worker process to its end.
+func (s *supervisor) worker(ctx context.Context, qs []question) ([]ended, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(s.path("worker.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	c := exec.CommandContext(ctx, self, "work")
+	c.Stderr = log
+	// Ctrl-C is for the supervisor; the worker sees its standard input end.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := c.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	dead := make(chan struct{})
+	s.mu.Lock()
+	if err = c.Start(); err == nil {
+		s.child, s.dead = c, dead
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("start a worker: %w", err)
+	}
+	fmt.Fprintf(s.out, "  worker %d started\n", c.Process.Pid)
+	err = json.NewEncoder(in).Encode(order{
+		Dir: s.dir, Questions: qs, Services: s.world.URL(), Web: s.world.Web(), OpenAlexKey: s.key,
+	})
+	var runs []ended
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var e ended
+		if jerr := json.Unmarshal(lines.Bytes(), &e); jerr != nil {
+			err = errors.Join(err, jerr)
+		}
+		runs = append(runs, e)
+	}
+	err = errors.Join(err, c.Wait())
+	close(dead)
+	return runs, err
+}

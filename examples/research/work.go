@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/examples/research/standin"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/scripted"
+	"github.com/daybookhq/daybook/runtime"
+	"github.com/daybookhq/daybook/runtime/system"
+	"github.com/daybookhq/daybook/tools/memory/memorytest"
+)
+
+// order is what a worker is told, on its standard input: a key in its arguments
+// would be seen by everybody who may list processes.
+type order struct {
+	Dir         string      `json:"dir"`
+	Questions   []question  `json:"questions"`
+	Services    string      `json:"services"`
+	Web         standin.Web `json:"web"`
+	OpenAlexKey string      `json:"openalex_key"`
+}
+
+// question is one run. The same key is the same run, however often it is asked.
+type question struct {
+	Key  string `json:"key"`
+	Text string `json:"question"`
+}
+
+// work is one worker: the whole embedded system. It submits what it was told,
+// answers it, and writes each run that has ended to out, a line of JSON.
+func work(ctx context.Context, in io.Reader, out, log io.Writer) error {
+	lines := bufio.NewReader(in)
+	line, err := lines.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("read the order: %w", err)
+	}
+	var o order
+	if err := json.Unmarshal(line, &o); err != nil {
+		return fmt.Errorf("read the order: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // ends with the process
+		// A worker does not outlive who started it, and holds the other end.
+		_, _ = io.Copy(io.Discard, lines)
+		stop()
+	}()
+	sys, err := system.Open(ctx, system.Options{
+		Dir: o.Dir, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Secrets: map[string]string{"openalex": o.OpenAlexKey}, // whatever comes back with it in it: it is stored nowhere
+	})
+	if err != nil {
+		return err
+	}
+	defer sys.Close()
+	cfg, err := config(o, sys)
+	if err != nil {
+		return err
+	}
+	asked := make(chan error, 1)
+	go func() { // ends with ctx
+		defer stop()
+		asked <- ask(ctx, sys.Client(), o.Questions, json.NewEncoder(out))
+	}()
+	err = sys.Work(ctx, cfg, true)
+	stop()
+	return errors.Join(err, <-asked)
+}
+
+// config is what the worker works with.
+func config(o order, sys *system.System) (runtime.Config, error) {
+	reg, err := toolbox(o, memorytest.NewStore(), sys.Redactor)
+	if err != nil {
+		return runtime.Config{}, err
+	}
+	policy, err := files.ReadFile("agent/policy.yaml")
+	if err != nil {
+		return runtime.Config{}, err
+	}
+	// A client of a model provider would stand here, beside the script or instead of it.
+	script, err := scripted.Parse("policy.yaml", policy)
+	if err != nil {
+		return runtime.Config{}, err
+	}
+	load := agents.Loader{Models: []string{"scripted/researcher"}, Loops: []string{"singleshot"}}
+	for _, t := range reg.Tools() {
+		load.Tools = append(load.Tools, t.Definition().Name)
+	}
+	b, err := files.ReadFile("agent/AGENT.md")
+	if err != nil {
+		return runtime.Config{}, err
+	}
+	a, err := load.Parse("agent/AGENT.md", b)
+	if err != nil {
+		return runtime.Config{}, err
+	}
+	return runtime.Config{
+		Agents: []*agents.Agent{a}, Tools: reg, Models: map[string]model.Model{"scripted/researcher": script},
+		Sweep: 100 * time.Millisecond,
+	}, nil
+}
+
+// ask submits the questions, one after another, and waits for each.
+func ask(ctx context.Context, client *runtime.Client, qs []question, out *json.Encoder) error {
+	for _, q := range qs {
+		r, _, err := client.Submit(ctx, runtime.Submit{
+			Agent: "researcher", Input: map[string]string{"question": q.Text}, ClientKey: q.Key, Owner: "ada",
+		})
+		if err != nil {
+			return err
+		}
+		if r, err = client.Wait(ctx, r.ID, false); err != nil {
+			return fmt.Errorf("run %s: %w", r.ID, err)
+		}
+		if err := out.Encode(answered(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended is what became of a question.
+type ended struct {
+	Run    string `json:"run"`
+	State  string `json:"state"`
+	Answer string `json:"answer"`
+}
+
+func answered(r ledger.Run) ended {
+	e := ended{Run: r.ID.String(), State: string(r.State)}
+	if json.Unmarshal(r.Result, &e.Answer) != nil { // no text
+		e.Answer = string(r.Result)
+	}
+	return e
+}
