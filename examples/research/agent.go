@@ -7,14 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/builtin"
 	"github.com/daybookhq/daybook/tools/extract"
+	"github.com/daybookhq/daybook/tools/mcp"
 	"github.com/daybookhq/daybook/tools/memory"
 	"github.com/daybookhq/daybook/tools/netguard"
 	"github.com/daybookhq/daybook/tools/papers"
@@ -27,7 +30,7 @@ var files embed.FS
 
 // toolbox makes the agent's tools of what the order says. With the real
 // services there would be no BaseURL but that of SearXNG, and no Net.
-func toolbox(o order, mem memory.Client, r *redact.Redactor) (*tools.Registry, error) {
+func toolbox(o order, mem memory.Client, r *redact.Redactor, servers *mcp.Servers) (*tools.Registry, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -54,7 +57,7 @@ func toolbox(o order, mem memory.Client, r *redact.Redactor) (*tools.Registry, e
 	if err != nil {
 		return nil, err
 	}
-	ts := append(remembered.Tools(),
+	ts := append(slices.Concat(remembered.Tools(), servers.Tools()),
 		builtin.Finish(), builtin.Decline(),
 		builtin.CodeExec(programs, builtin.CodeExecConfig{Language: "javascript", Effect: tools.Readonly}), // it can do nothing
 		// The board knows a notice by its key: after a crash it may be sent again.
@@ -71,6 +74,19 @@ func toolbox(o order, mem memory.Client, r *redact.Redactor) (*tools.Registry, e
 		return nil, err
 	}
 	return tools.NewRegistry(ts...)
+}
+
+// openFiles starts the MCP server that has the agent's folder. What its tools do
+// is said here: what a server says of itself is believed only if it is stricter.
+func openFiles(ctx context.Context, o order, r *redact.Redactor, log *slog.Logger) (*mcp.Servers, error) {
+	return mcp.Open(ctx, mcp.Config{Redactor: r, Logger: log, Servers: []mcp.Server{{
+		Name: "files", Command: o.Files, Dir: o.Folder,
+		Tools: map[string]mcp.Tool{
+			"read_text_file": {Effect: tools.Readonly, Trust: tools.Own},
+			"write_file":     {Effect: tools.Destructive, Trust: tools.Own},
+		},
+		Only: []string{"read_text_file", "write_file"},
+	}}})
 }
 
 // webSearch asks a SearXNG, and reads the pages that it finds.

@@ -37,13 +37,15 @@ func main() {
 // role is what this program does when it is its own child: the worker, which is
 // to be killed, and those that touch what strangers have made.
 func role(ctx context.Context, args []string) (code int, ok bool) {
-	if len(args) != 1 {
+	if len(args) == 0 {
 		return 0, false
 	}
 	var err error
 	switch args[0] {
 	case "work":
 		err = work(ctx, os.Stdin, os.Stdout, os.Stderr)
+	case "files": // an MCP server for a folder
+		err = serveFiles(ctx, args[len(args)-1])
 	case "parse": // one document
 		return extract.Child(os.Stdin, os.Stdout), true
 	case "javascript": // one program
@@ -64,6 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f.SetOutput(stderr)
 	f.StringVar(&s.dir, "data", "", "new directory to keep everything in; default a temporary one")
 	f.BoolVar(&s.spare, "no-kill", false, "lets the worker live")
+	f.StringVar(&s.files, "files", "", "an MCP filesystem server instead of the example's own, as a command to which the folder is added:\n'npx -y @modelcontextprotocol/server-filesystem'")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

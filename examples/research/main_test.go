@@ -115,7 +115,7 @@ Sources
 [2] https://harbour.portmerrow.example/waves.html
 [3] https://council.portmerrow.example/minutes/2026-03.docx
 
-The report: https://board.portmerrow.example/1/kelp-belt.md`
+The notice: https://board.portmerrow.example/1/kelp-belt.md`
 	const second = `A belt of 84.5 m halves the waves: their height falls off as exp(-k w) with k = 0.0082 per metre [1], as found earlier.
 
 Sources
@@ -132,7 +132,7 @@ Sources
 	t.Cleanup(func() { _ = st.Close() })
 	runs := []ran{read(t, st, killed.runs[0].Run), read(t, st, killed.runs[1].Run)}
 	t.Run("what is cited was found", func(t *testing.T) { cited(t, runs) })
-	t.Run("what is said was read", func(t *testing.T) { said(t, runs) })
+	t.Run("what is said was read", func(t *testing.T) { figures(t, runs) })
 	t.Run("the cost is the sum of what was priced", func(t *testing.T) { paid(t, st, runs) })
 	t.Run("nothing is done twice", func(t *testing.T) { once(t, killed, spared, runs) })
 	t.Run("the key is nowhere", func(t *testing.T) { nowhere(t, killed, runs[0], out) })
@@ -177,8 +177,8 @@ func cited(t *testing.T, runs []ran) {
 	}
 }
 
-// said: each figure of an answer stands in what a tool returned before it.
-func said(t *testing.T, runs []ran) {
+// figures: each figure of an answer stands in what a tool returned before it.
+func figures(t *testing.T, runs []ran) {
 	figure := regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 	for _, r := range runs {
 		var before strings.Builder
@@ -189,11 +189,11 @@ func said(t *testing.T, runs []ran) {
 		}
 		answer, _, _ := strings.Cut(result(t, r.outcome(t, "finish")).Output, "Sources")
 		answer = regexp.MustCompile(`\[[0-9]\]`).ReplaceAllString(answer, "")
-		figures := figure.FindAllString(answer, -1)
-		if len(figures) < 2 {
+		all := figure.FindAllString(answer, -1)
+		if len(all) < 2 {
 			t.Errorf("run %s says %q: there are no figures in it", r.ID, answer)
 		}
-		for _, f := range figures {
+		for _, f := range all {
 			if !regexp.MustCompile(`(^|[^0-9.])` + regexp.QuoteMeta(f) + `([^0-9]|$)`).MatchString(before.String()) {
 				t.Errorf("run %s says %s, which no tool has returned", r.ID, f)
 			}
@@ -246,6 +246,8 @@ func once(t *testing.T, killed, spared *supervisor, runs []ran) {
 	for _, c := range r.calls {
 		if c.Status == "started" && c.Tool == "publish" {
 			started = append(started, c)
+		} else if c.Status == "started" && c.Attempt != 1 {
+			t.Errorf("%s was done again", c.Tool)
 		}
 	}
 	if len(started) != 2 || started[0].OpKey.IsZero() || started[0].OpKey != started[1].OpKey {
@@ -255,6 +257,11 @@ func once(t *testing.T, killed, spared *supervisor, runs []ran) {
 	want["board"]++ // the one that nobody was told about
 	if d := cmp.Diff(want, asked); d != "" {
 		t.Errorf("requests without a kill, and with one (-want +got):\n%s", d)
+	}
+	var wrote struct{ Path, Content string }
+	written, err := os.ReadFile(killed.path("files/kelp-belt.md"))
+	if err != nil || json.Unmarshal(r.outcome(t, "files__write_file").Arguments, &wrote) != nil || wrote.Content != string(written) {
+		t.Errorf("the report is %q, %v; the ledger says %q", written, err, wrote.Content)
 	}
 	notices, err := standin.ReadBoard(killed.path("board.jsonl"))
 	if err != nil || len(notices) != 1 || notices[0].Key != started[0].OpKey.String() {

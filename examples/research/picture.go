@@ -10,7 +10,6 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/runtime/system"
 )
 
 // bar is one attempt of a model or tool call.
@@ -21,16 +20,11 @@ type bar struct {
 }
 
 // picture draws a run: one line for each attempt, as long as it took.
-func (s *supervisor) picture(ctx context.Context, name string) error {
+func (s *supervisor) picture(ctx context.Context, st ledger.Store, name string) error {
 	run, err := events.ParseRunID(name)
 	if err != nil {
 		return err
 	}
-	st, _, err := system.OpenLedger(ctx, system.Options{Dir: s.dir})
-	if err != nil {
-		return err
-	}
-	defer st.Close()
 	models, err := st.ModelCalls(ctx, run)
 	if err != nil {
 		return err

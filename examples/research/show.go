@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/daybookhq/daybook/examples/research/standin"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 // show prints what came of it, and asks the ledger as anybody can.
@@ -24,10 +26,8 @@ func (s *supervisor) show(ctx context.Context) error {
 	asked := s.world.Asked()
 	fmt.Fprintf(s.out, "\nThe services count for themselves: web search asked %d times, OpenAlex %d, Semantic Scholar %d;\n%d requests to the notice board, %d on it.\n",
 		asked["searxng"], asked["openalex"], asked["semantic_scholar"], asked["board"], len(notices))
-	for _, r := range s.runs {
-		if err := s.picture(ctx, r.Run); err != nil {
-			return err
-		}
+	if err := s.pictures(ctx); err != nil {
+		return err
 	}
 	fmt.Fprintf(s.out, "\nThe same from the ledger, with what you can type yourself:\n")
 	for _, q := range s.queries() {
@@ -43,6 +43,26 @@ func (s *supervisor) show(ctx context.Context) error {
 	}
 	if len(notices) != 1 {
 		return fmt.Errorf("%d reports were published, of one: this is a bug in Daybook", len(notices))
+	}
+	return nil
+}
+
+// pictures draws the runs, from the ledger.
+func (s *supervisor) pictures(ctx context.Context) (err error) {
+	st, _, err := system.OpenLedger(ctx, system.Options{Dir: s.dir})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	for n := 1; n > 0; { // what the last worker left to be folded
+		if n, err = st.FoldBehind(ctx, 0, 1000); err != nil {
+			return err
+		}
+	}
+	for _, r := range s.runs {
+		if err := s.picture(ctx, st, r.Run); err != nil {
+			return err
+		}
 	}
 	return nil
 }

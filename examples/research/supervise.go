@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -28,13 +29,15 @@ var questions = []question{
 type supervisor struct {
 	dir       string
 	spare     bool     // no worker is killed
+	files     string   // command of an MCP server; empty is the example's own
 	ledgerctl []string // how to start that
 	out       io.Writer
 	leak      bool // see standin.Config
 
-	world *standin.World
-	key   string
-	runs  []ended
+	world  *standin.World
+	server []string // command of the MCP server, with the folder
+	key    string
+	runs   []ended
 
 	mu     sync.Mutex
 	child  *exec.Cmd
@@ -50,6 +53,9 @@ func (s *supervisor) run(ctx context.Context) (err error) {
 	if err := s.prepare(); err != nil {
 		return err
 	}
+	if s.files != "" {
+		fmt.Fprintf(s.out, "The agent's folder is served over MCP by %s.\n", s.files)
+	}
 	defer func() { err = errors.Join(err, s.world.Close()) }()
 	for _, q := range questions {
 		fmt.Fprintf(s.out, "\n%s\n", q.Text)
@@ -62,6 +68,9 @@ func (s *supervisor) run(ctx context.Context) (err error) {
 
 // prepare makes the directory and starts the stand-ins.
 func (s *supervisor) prepare() (err error) {
+	if s.server, err = s.fileServer(); err != nil {
+		return err
+	}
 	if s.dir == "" {
 		s.dir, err = os.MkdirTemp("", "daybook-research-")
 	} else if err = os.MkdirAll(s.dir, 0o700); err == nil {
@@ -72,9 +81,29 @@ func (s *supervisor) prepare() (err error) {
 	if err != nil {
 		return err
 	}
+	brief, err := files.ReadFile("agent/brief.md")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.Mkdir(s.path("files"), 0o700), os.WriteFile(s.path("files/brief.md"), brief, 0o600)); err != nil {
+		return err
+	}
 	s.key = "oa_" + rand.Text()
 	s.world, err = standin.Start(standin.Config{BoardLog: s.path("board.jsonl"), Key: s.key, Leak: s.leak, Posted: s.posted})
 	return err
+}
+
+// fileServer is the command of the MCP server for the agent's folder.
+func (s *supervisor) fileServer() ([]string, error) {
+	words := strings.Fields(s.files)
+	if len(words) > 0 {
+		if _, err := exec.LookPath(words[0]); err != nil {
+			return nil, fmt.Errorf("--files: %s is not on this machine: leave --files out, the example has a server of its own: %w", words[0], err)
+		}
+		return words, nil
+	}
+	self, err := os.Executable()
+	return []string{self, "files"}, err
 }
 
 func (s *supervisor) path(name string) string { return filepath.Join(s.dir, name) }
@@ -153,6 +182,7 @@ func (s *supervisor) worker(ctx context.Context, qs []question) ([]ended, error)
 	fmt.Fprintf(s.out, "  worker %d started\n", c.Process.Pid)
 	err = json.NewEncoder(in).Encode(order{
 		Dir: s.dir, Questions: qs, Services: s.world.URL(), Web: s.world.Web(), OpenAlexKey: s.key,
+		Files: append(s.server, s.path("files")), Folder: s.path("files"),
 	})
 	var runs []ended
 	for lines := bufio.NewScanner(out); lines.Scan(); {

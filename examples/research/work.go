@@ -17,6 +17,7 @@ import (
 	"github.com/daybookhq/daybook/model/scripted"
 	"github.com/daybookhq/daybook/runtime"
 	"github.com/daybookhq/daybook/runtime/system"
+	"github.com/daybookhq/daybook/tools/mcp"
 	"github.com/daybookhq/daybook/tools/memory/memorytest"
 )
 
@@ -28,6 +29,8 @@ type order struct {
 	Services    string      `json:"services"`
 	Web         standin.Web `json:"web"`
 	OpenAlexKey string      `json:"openalex_key"`
+	Files       []string    `json:"files"` // the command of the MCP server for the folder
+	Folder      string      `json:"folder"`
 }
 
 // question is one run. The same key is the same run, however often it is asked.
@@ -55,15 +58,21 @@ func work(ctx context.Context, in io.Reader, out, log io.Writer) error {
 		_, _ = io.Copy(io.Discard, lines)
 		stop()
 	}()
+	logger := slog.New(slog.NewTextHandler(log, nil))
 	sys, err := system.Open(ctx, system.Options{
-		Dir: o.Dir, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Dir: o.Dir, Logger: logger,
 		Secrets: map[string]string{"openalex": o.OpenAlexKey}, // whatever comes back with it in it: it is stored nowhere
 	})
 	if err != nil {
 		return err
 	}
 	defer sys.Close()
-	cfg, err := config(o, sys)
+	servers, err := openFiles(ctx, o, sys.Redactor, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = servers.Close() }() // all that it was asked is done
+	cfg, err := config(o, sys, servers)
 	if err != nil {
 		return err
 	}
@@ -78,8 +87,8 @@ func work(ctx context.Context, in io.Reader, out, log io.Writer) error {
 }
 
 // config is what the worker works with.
-func config(o order, sys *system.System) (runtime.Config, error) {
-	reg, err := toolbox(o, memorytest.NewStore(), sys.Redactor)
+func config(o order, sys *system.System, servers *mcp.Servers) (runtime.Config, error) {
+	reg, err := toolbox(o, memorytest.NewStore(), sys.Redactor, servers)
 	if err != nil {
 		return runtime.Config{}, err
 	}

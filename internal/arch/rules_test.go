@@ -127,7 +127,7 @@ var modules = map[string]string{
 	"github.com/go-json-experiment/json":       "events redact internal/canonical",
 	"github.com/santhosh-tekuri/jsonschema/v6": "tools",
 	"github.com/google/jsonschema-go":          "tools tools/...",
-	"github.com/modelcontextprotocol/go-sdk":   "tools/mcp", // see docs/decisions/0020
+	"github.com/modelcontextprotocol/go-sdk":   "tools/mcp examples/...", // the client; see docs/decisions/0020
 	"github.com/tetratelabs/wazero":            "tools/sandbox/wasm",
 	"github.com/dop251/goja":                   "tools/sandbox/javascript",
 	"github.com/coregx/ahocorasick":            "redact",
