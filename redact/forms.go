@@ -48,13 +48,13 @@ const (
 )
 
 // forms returns every form of value that is long enough to be told from
-// ordinary text.
-func forms(of int, value string) []form {
+// ordinary text: of least bytes, which are prefixLen or more.
+func forms(of int, value string, least int) []form {
 	var fs []form
 	seen := map[form]bool{}
 	add := func(f form) {
 		f.of, f.text = of, squeeze(f.text)
-		if len(f.text) >= minSecret && !seen[f] {
+		if len(f.text) >= least && !seen[f] {
 			seen[f] = true
 			fs = append(fs, f)
 		}

@@ -138,7 +138,7 @@ func (s *state) add(name, value string) {
 	s.known[value] = true
 	id := len(s.secrets)
 	s.secrets = append(s.secrets, secret{name, fingerprint(s.key, value), value})
-	s.forms = append(s.forms, forms(id, value)...)
+	s.forms = append(s.forms, forms(id, value, minSecret)...)
 }
 
 // matcher returns the matcher for what is registered now. It is built on the

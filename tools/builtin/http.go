@@ -38,9 +38,13 @@ func show(c *netguard.Client, r *netguard.Response) page {
 		if r.Cut {
 			fmt.Fprintf(&b, "cut: only the first %d bytes\n", len(r.Body))
 		}
-		b.WriteString("\n" + r.Text())
+		text := r.Text()
+		if text != string(r.Body) { // in another encoding than what the client has looked at
+			text = c.Withhold(text)
+		}
+		b.WriteString("\n" + text)
 	}
-	return page{c.Withhold(b.String()), []events.Source{{URL: c.Withhold(r.URL)}}}
+	return page{b.String(), []events.Source{{URL: r.URL}}}
 }
 
 // isText goes by the declared type; without one, by whether it looks like text.

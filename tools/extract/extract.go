@@ -110,10 +110,7 @@ func (r *Reader) Read(ctx context.Context, url string) (Page, error) {
 	}
 	format := formatOf(resp)
 	if format == "" {
-		return Page{}, fmt.Errorf("documents of type %q are not read: want pdf, docx, a web page, Markdown or plain text", r.client.Withhold(resp.ContentType))
-	}
-	if format == formatHTML || format == formatText { // before Markdown escapes it
-		resp.Body = []byte(r.client.Withhold(string(resp.Body)))
+		return Page{}, fmt.Errorf("documents of type %q are not read: want pdf, docx, a web page, Markdown or plain text", resp.ContentType)
 	}
 	d, err := r.parse(ctx, task{
 		Format: format, URL: resp.URL, ContentType: resp.ContentType, Charset: resp.Charset, MaxText: r.limits.Text,
@@ -122,7 +119,8 @@ func (r *Reader) Read(ctx context.Context, url string) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	return Page{URL: r.client.Withhold(resp.URL), Title: r.client.Withhold(d.Title), Text: r.client.Withhold(d.Text), Cut: d.Cut}, nil
+	// What the client has looked at was packed, or in another encoding.
+	return Page{URL: resp.URL, Title: r.client.Withhold(d.Title), Text: r.client.Withhold(d.Text), Cut: d.Cut}, nil
 }
 
 // Formats.

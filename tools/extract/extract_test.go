@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
@@ -251,6 +252,38 @@ func TestEchoedCredentials(t *testing.T) {
 		if !strings.Contains(string(b), "[withheld]") || strings.Contains(string(b), "s3cret") {
 			t.Errorf("%s: %s", path, b)
 		}
+	}
+}
+
+// Whatever the encoding, and also where parsing takes it off.
+func TestEchoedCredentialsInAllEncodings(t *testing.T) {
+	for name, form := range netguardtest.Echoes(netguardtest.Canary) {
+		t.Run("SG-75 "+name, func(t *testing.T) {
+			in := netguardtest.New(t)
+			in.HandleFunc("docs.example.com", func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/html")
+				if r.URL.Path == "/docx" {
+					w.Header().Set("Content-Type", docxType)
+					_, _ = w.Write(makeDOCX(t, "word/document.xml", wordHead+"<w:p><w:r><w:t>You are "+html.EscapeString(form)+".</w:t></w:r></w:p>"+wordTail))
+					return
+				}
+				fmt.Fprintf(w, "<html><head><title>Hello</title></head><body><article><p>You are %s.</p></article></body></html>", form)
+			})
+			rd, err := NewReader(Options{Policy: netguard.Policy{
+				Allow: []string{"docs.example.com"}, Net: in.Net(),
+				Headers: []netguard.Header{{Host: "docs.example.com", Name: "X-Key", Value: netguardtest.Canary}},
+			}, Command: self(t, "extract-child")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range []string{"/html", "/docx"} {
+				res := call(t, rd, "https://docs.example.com"+path)
+				b, _ := json.Marshal(res)
+				if leaks := netguardtest.Leaks(netguardtest.Canary, string(b)); leaks != nil || !strings.Contains(string(b), "[withheld]") {
+					t.Errorf("%s: %v in %s", path, leaks, b)
+				}
+			}
+		})
 	}
 }
 

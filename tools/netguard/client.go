@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"code.dny.dev/ssrf"
+
+	"github.com/daybookhq/daybook/redact"
 )
 
 // Client makes requests under a [Policy]. Safe for concurrent use. It keeps no
@@ -24,8 +26,8 @@ import (
 type Client struct {
 	allow     []rule
 	headers   []hostHeader
-	withheld  *strings.Replacer // nil if there are no headers
-	origin    string            // of a pinned client
+	withheld  redact.Values // of the headers
+	origin    string        // of a pinned client
 	limits    Limits
 	net       Net
 	guardian  *ssrf.Guardian
@@ -50,6 +52,7 @@ func New(p Policy) (*Client, error) {
 		}
 		c.allow = append(c.allow, r)
 	}
+	var secrets []string
 	for _, h := range p.Headers {
 		r, err := parseRule(h.Host)
 		if err != nil {
@@ -62,10 +65,9 @@ func New(p Policy) (*Client, error) {
 			return nil, fmt.Errorf("network policy: header %q: its name or its value is not valid", h.Name)
 		}
 		c.headers = append(c.headers, hostHeader{r, h.Name, h.Value})
+		secrets = append(secrets, credentials(h.Name, h.Value)...)
 	}
-	if len(p.Headers) > 0 {
-		c.withheld = withheld(p.Headers)
-	}
+	c.withhold(secrets)
 	return c.open(p.Limits, p.Net)
 }
 
@@ -150,8 +152,17 @@ type Response struct {
 
 // Do makes a request and reads the whole answer. GET follows redirects, each
 // judged like the first URL; of other methods the redirect is the answer.
-// Errors are [*Error].
+// Errors are [*Error]. What a host sends back of the client's credentials is
+// withheld, see [Client.Withhold].
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
+	resp, err := c.follow(ctx, r)
+	if err != nil {
+		return nil, c.hide(err)
+	}
+	return c.clean(resp), nil
+}
+
+func (c *Client) follow(ctx context.Context, r Request) (*Response, *Error) {
 	if r.Method == "" {
 		r.Method = http.MethodGet
 	}
@@ -182,7 +193,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 }
 
 // once is one request to one host.
-func (c *Client) once(ctx context.Context, r Request, t target, extra http.Header) (*Response, error) {
+func (c *Client) once(ctx context.Context, r Request, t target, extra http.Header) (*Response, *Error) {
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
 	req, err := http.NewRequestWithContext(traced, r.Method, t.url.String(), bytes.NewReader(r.Body))

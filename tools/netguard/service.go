@@ -24,7 +24,8 @@ type ServiceConfig struct {
 }
 
 // Service is an API that speaks JSON, asked through a [Pinned] client. Each
-// request is sent once. Safe for concurrent use.
+// request is sent once. What it sends back of its key is withheld, as
+// [Client.Withhold] has it. Safe for concurrent use.
 type Service struct {
 	name   string
 	base   string
@@ -38,13 +39,16 @@ func NewService(c ServiceConfig) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
+	var secrets []string
 	for name, values := range c.Header {
 		for _, v := range values {
 			if !ValidHeader(name) || !validValue(v) {
 				return nil, fmt.Errorf("%s: the header %q, or what is in it, is not valid", c.Name, name)
 			}
+			secrets = append(secrets, credentials(name, v)...)
 		}
 	}
+	client.withhold(secrets)
 	return &Service{name: c.Name, base: strings.TrimRight(c.BaseURL, "/"), header: c.Header, client: client}, nil
 }
 

@@ -41,7 +41,8 @@ func TestServicePosts(t *testing.T) {
 	in := netguardtest.New(t)
 	in.HandleFunc("api.example.com", func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
-		_ = json.NewEncoder(w).Encode([]string{r.Method, r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Authorization"), string(b)})
+		key := strings.Replace(r.Header.Get("Authorization"), "s3cret", "the key", 1)
+		_ = json.NewEncoder(w).Encode([]string{r.Method, r.URL.Path, r.Header.Get("Content-Type"), key, string(b)})
 	})
 	s, err := netguard.NewService(netguard.ServiceConfig{
 		Name: "api", BaseURL: "https://api.example.com/v1", Header: http.Header{"Authorization": {"Bearer s3cret"}}, Net: in.Net(),
@@ -50,7 +51,7 @@ func TestServicePosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	if err := s.Post(t.Context(), "/do", map[string]int{"a": 1}, &got); err != nil || strings.Join(got, " ") != `POST /v1/do application/json Bearer s3cret {"a":1}` {
+	if err := s.Post(t.Context(), "/do", map[string]int{"a": 1}, &got); err != nil || strings.Join(got, " ") != `POST /v1/do application/json Bearer the key {"a":1}` {
 		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := netguard.NewService(netguard.ServiceConfig{Name: "api", BaseURL: "https://x.org", Header: http.Header{"K": {"s3cret\n"}}}); err == nil || strings.Contains(err.Error(), "s3cret") {

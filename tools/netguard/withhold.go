@@ -1,43 +1,82 @@
 package netguard
 
 import (
-	"cmp"
-	"encoding/json"
-	"net/url"
-	"slices"
+	"encoding/base64"
+	"net/http"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/daybookhq/daybook/redact"
 )
 
-// Withhold takes the values of the policy's headers out of a text that a host
-// sent: one that echoes what it was asked would hand them to the model. It knows
-// them as they are, word by word, and as JSON and URLs write them; words under
-// six bytes are no secret. A host that means to give them away finds a form that
-// is not known here.
-func (c *Client) Withhold(text string) string {
-	if c.withheld == nil {
-		return text
-	}
-	return c.withheld.Replace(text)
-}
+// Withheld is what stands in an answer where a credential stood.
+const Withheld = "[withheld]"
 
-// withheld makes the replacer of [Client.Withhold].
-func withheld(headers []Header) *strings.Replacer {
-	var forms []string
-	for _, h := range headers {
-		for _, v := range append([]string{h.Value}, strings.Fields(h.Value)...) {
-			if len(v) < 6 {
-				continue
+// Withhold takes the client's credentials out of a text that a host sent: one
+// that echoes what it was asked would hand them to the model. They are the values
+// of its headers, and the words in these, in every encoding that package redact
+// knows. Answers and errors of the client have been through it; what is made of
+// a body by decoding, unpacking or parsing has not. A host that means to give
+// credentials away finds a form that is not known here.
+func (c *Client) Withhold(text string) string { return c.withheld.Replace(text, Withheld) }
+
+// credentials are what of the value of a header is not to be seen again: the
+// value, its words, the values in it (a=b), and what is in the base64 of Basic
+// authentication. Words under [redact.MinValue] bytes are no secret.
+func credentials(name, value string) []string {
+	switch name = http.CanonicalHeaderKey(name); {
+	case name == "User-Agent", name == "Content-Type", name == "Accept", strings.HasPrefix(name, "Accept-"):
+		return nil // what many say
+	}
+	all := []string{value}
+	words := strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' || r == ';' })
+	for i, w := range words {
+		if i == 0 && len(words) > 1 && isScheme(w) {
+			continue
+		}
+		all = append(all, w)
+		if _, v, ok := strings.Cut(w, "="); ok && strings.Trim(v, `="`) != "" { // not the end of base64
+			all = append(all, strings.Trim(v, `"`))
+		}
+		if i == 1 && strings.EqualFold(words[0], "Basic") {
+			b, err := base64.StdEncoding.DecodeString(w)
+			if err == nil && utf8.Valid(b) {
+				_, password, _ := strings.Cut(string(b), ":")
+				all = append(all, string(b), password)
 			}
-			quoted, _ := json.Marshal(v) // of a string: no error
-			inJSON := string(quoted[1 : len(quoted)-1])
-			forms = append(forms, v, inJSON, strings.ReplaceAll(inJSON, "/", `\/`), url.QueryEscape(v), url.PathEscape(v))
 		}
 	}
-	// The longest first: what begins like another one must not leave its end.
-	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	var pairs []string
-	for _, f := range slices.Compact(forms) {
-		pairs = append(pairs, f, "[withheld]")
+	return all
+}
+
+// isScheme reports whether a word may be that of an authentication, such as
+// Bearer: letters and hyphens alone, and few.
+func isScheme(w string) bool {
+	for _, c := range []byte(w) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && c != '-' {
+			return false
+		}
 	}
-	return strings.NewReplacer(pairs...)
+	return len(w) <= 16
+}
+
+// withhold sets what the client does not show.
+func (c *Client) withhold(values []string) { c.withheld = redact.NewValues(values...) }
+
+// clean takes the credentials out of an answer.
+func (c *Client) clean(r *Response) *Response {
+	r.URL, r.Location, r.ContentType, r.Charset = c.Withhold(r.URL), c.Withhold(r.Location), c.Withhold(r.ContentType), c.Withhold(r.Charset)
+	if body := string(r.Body); len(body) > 0 {
+		if kept := c.Withhold(body); kept != body {
+			r.Body = []byte(kept)
+		}
+	}
+	return r
+}
+
+// hide takes the credentials out of an error: a host may redirect to one that has
+// them in its name.
+func (c *Client) hide(e *Error) *Error {
+	e.text, e.Host = c.Withhold(e.text), c.Withhold(e.Host)
+	return e
 }

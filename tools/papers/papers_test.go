@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/netguard/netguardtest"
 	"github.com/daybookhq/daybook/tools/papers"
 	"github.com/daybookhq/daybook/tools/toolstest"
 )
@@ -268,6 +269,44 @@ func TestServicesThatFail(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// A service that sends its key back carries it nowhere: not into a result, an
+// error or an event.
+func TestKeysAreWithheld(t *testing.T) {
+	const key = netguardtest.Canary
+	for name, form := range netguardtest.Echoes(key) {
+		t.Run("SG-136 "+name, func(t *testing.T) {
+			text, _ := json.Marshal("You are " + form + ".")
+			for status, source := range map[int][]papers.Source{200: echoing(t, 200, string(text)), 401: echoing(t, 401, string(text))} {
+				for _, s := range append(source, papers.Every(source...)) {
+					tool := must[tools.Tool](t)(papers.Search(papers.Options{Source: s}))
+					d, es := toolstest.DispatchAndCollect(t, toolstest.Probe{Tool: tool, Arguments: json.RawMessage(`{"query":"tea"}`)})
+					b, err := json.Marshal([]any{d.Result, es})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if leaks := netguardtest.Leaks(key, string(b)); leaks != nil || status == 200 != strings.Contains(string(b), "[withheld]") {
+						t.Errorf("%s, %d: %v in %s", s.Name(), status, leaks, b)
+					}
+				}
+			}
+		})
+	}
+}
+
+// echoing are all sources with a key, whose services answer with text, in JSON.
+func echoing(t *testing.T, status int, text string) []papers.Source {
+	t.Helper()
+	const key = netguardtest.Canary
+	open := serve(t, status, `{"meta":{"cost_usd":0.001},"results":[{"id":"W1","display_name":`+text+`}]}`)
+	scholar := serve(t, status, `{"total":1,"data":[{"url":"x","title":`+text+`}]}`)
+	other := serve(t, status, `{"results":[{"title":"Tea","authors":[`+text+`],"takeaway":`+text+`}]}`)
+	return []papers.Source{
+		openAlex(t, open, key),
+		must[papers.Source](t)(papers.SemanticScholar(papers.SemanticScholarOptions{APIKey: key, BaseURL: scholar.url})),
+		must[papers.Source](t)(papers.Consensus(papers.ConsensusOptions{APIKey: key, BaseURL: other.url})),
+	}
 }
 
 func TestArguments(t *testing.T) {

@@ -335,3 +335,31 @@ func TestEvery(t *testing.T) {
 		}
 	})
 }
+
+// A service that sends its key back carries it nowhere: not into a result, an
+// error or an event.
+func TestKeysAreWithheld(t *testing.T) {
+	const key = netguardtest.Canary
+	for name, form := range netguardtest.Echoes(key) {
+		t.Run("SG-113 "+name, func(t *testing.T) {
+			text, _ := json.Marshal("You are " + form + ".")
+			for _, status := range []int{200, 401} {
+				echoing := func() search.Searcher {
+					s := serve(t, status, `{"model":`+string(text)+`,"choices":[{"message":{"content":`+string(text)+`}}],"search_results":[{"title":`+string(text)+`,"url":"https://a.example.com"}]}`)
+					return must[search.Searcher](t)(search.Sonar(search.SonarOptions{APIKey: key, BaseURL: s.url}))
+				}
+				for _, searcher := range []search.Searcher{echoing(), search.Every(echoing(), echoing())} {
+					tool := must[tools.Tool](t)(search.Web(search.Options{Searcher: searcher}))
+					d, es := toolstest.DispatchAndCollect(t, toolstest.Probe{Tool: tool, Arguments: json.RawMessage(`{"query":"tea"}`)})
+					b, err := json.Marshal([]any{d.Result, es})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if leaks := netguardtest.Leaks(key, string(b)); leaks != nil || status == 200 != strings.Contains(string(b), "[withheld]") {
+						t.Errorf("%s, %d: %v in %s", searcher.Name(), status, leaks, b)
+					}
+				}
+			}
+		})
+	}
+}
