@@ -24,7 +24,7 @@ func (s *supervisor) show(ctx context.Context) error {
 		return err
 	}
 	asked := s.world.Asked()
-	fmt.Fprintf(s.out, "\nThe services count for themselves: web search asked %d times, OpenAlex %d, Semantic Scholar %d;\n%d requests to the notice board, %d on it.\n",
+	fmt.Fprintf(s.out, "\nRequests as the services counted them: web search %d, OpenAlex %d, Semantic Scholar %d, notice board %d.\nOn the notice board: %d.\n",
 		asked["searxng"], asked["openalex"], asked["semantic_scholar"], asked["board"], len(notices))
 	if err := s.pictures(ctx); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *supervisor) show(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(s.out, "\nAll of it is kept in %s. Also try `calls show RUN/t2.c1`, `runs show RUN`, `why RUN`.\n", s.dir)
+	fmt.Fprintf(s.out, "\nAll of it is kept in %s. The call that the worker died in: calls show %s/t5.c2\n", s.dir, s.runs[0].Run)
 	for _, r := range s.runs {
 		if r.State != string(ledger.Finished) {
 			return fmt.Errorf("run %s has %s", r.Run, r.State)

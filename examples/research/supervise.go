@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,9 +59,9 @@ func (s *supervisor) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.world.Close()) }()
 	for _, q := range questions {
 		fmt.Fprintf(s.out, "\n%s\n", q.Text)
-	}
-	if err := s.answer(ctx, questions); err != nil {
-		return fmt.Errorf("%w; everything is kept in %s", err, s.dir)
+		if err := s.answer(ctx, q); err != nil {
+			return fmt.Errorf("%w; everything is kept in %s", err, s.dir)
+		}
 	}
 	return s.show(ctx)
 }
@@ -122,10 +122,10 @@ func (s *supervisor) posted(n int) bool {
 	return false
 }
 
-// answer starts a worker, and another if it is killed, until all is answered.
-func (s *supervisor) answer(ctx context.Context, qs []question) error {
+// answer starts a worker, and another if it is killed, until there is an answer.
+func (s *supervisor) answer(ctx context.Context, q question) error {
 	for range 3 {
-		runs, err := s.worker(ctx, qs)
+		e, err := s.worker(ctx, q)
 		s.mu.Lock()
 		killed := s.killed
 		s.killed = false
@@ -136,10 +136,9 @@ func (s *supervisor) answer(ctx context.Context, qs []question) error {
 		case killed: // and whatever came of that is no news
 		case err != nil:
 			return fmt.Errorf("the worker failed: %w; its last words are in %s", err, s.path("worker.log"))
-		case len(runs) != len(qs):
-			return fmt.Errorf("%d of %d questions were answered", len(runs), len(qs))
 		default:
-			s.runs = append(s.runs, runs...)
+			fmt.Fprintf(s.out, "  run %s %s\n", e.Run, e.State)
+			s.runs = append(s.runs, e)
 			return nil
 		}
 	}
@@ -147,14 +146,14 @@ func (s *supervisor) answer(ctx context.Context, qs []question) error {
 }
 
 // worker runs one worker process to its end.
-func (s *supervisor) worker(ctx context.Context, qs []question) ([]ended, error) {
+func (s *supervisor) worker(ctx context.Context, q question) (e ended, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	log, err := os.OpenFile(s.path("worker.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	defer log.Close()
 	c := exec.CommandContext(ctx, self, "work")
@@ -163,12 +162,12 @@ func (s *supervisor) worker(ctx context.Context, qs []question) ([]ended, error)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := c.StdinPipe()
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	defer in.Close()
 	out, err := c.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	dead := make(chan struct{})
 	s.mu.Lock()
@@ -177,22 +176,14 @@ func (s *supervisor) worker(ctx context.Context, qs []question) ([]ended, error)
 	}
 	s.mu.Unlock()
 	if err != nil {
-		return nil, fmt.Errorf("start a worker: %w", err)
+		return e, fmt.Errorf("start a worker: %w", err)
 	}
 	fmt.Fprintf(s.out, "  worker %d started\n", c.Process.Pid)
 	err = json.NewEncoder(in).Encode(order{
-		Dir: s.dir, Questions: qs, Services: s.world.URL(), Web: s.world.Web(), OpenAlexKey: s.key,
-		Files: append(s.server, s.path("files")), Folder: s.path("files"),
+		Dir: s.dir, Question: q, Services: s.world.URL(), Web: s.world.Web(), OpenAlexKey: s.key,
+		Files: slices.Concat(s.server, []string{s.path("files")}), Folder: s.path("files"),
 	})
-	var runs []ended
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var e ended
-		if jerr := json.Unmarshal(lines.Bytes(), &e); jerr != nil {
-			err = errors.Join(err, jerr)
-		}
-		runs = append(runs, e)
-	}
-	err = errors.Join(err, c.Wait())
+	err = errors.Join(err, json.NewDecoder(out).Decode(&e), c.Wait())
 	close(dead)
-	return runs, err
+	return e, err
 }

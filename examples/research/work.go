@@ -16,16 +16,16 @@ import (
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/scripted"
 	"github.com/daybookhq/daybook/runtime"
+	"github.com/daybookhq/daybook/runtime/memorydb"
 	"github.com/daybookhq/daybook/runtime/system"
 	"github.com/daybookhq/daybook/tools/mcp"
-	"github.com/daybookhq/daybook/tools/memory/memorytest"
 )
 
 // order is what a worker is told, on its standard input: a key in its arguments
 // would be seen by everybody who may list processes.
 type order struct {
 	Dir         string      `json:"dir"`
-	Questions   []question  `json:"questions"`
+	Question    question    `json:"question"`
 	Services    string      `json:"services"`
 	Web         standin.Web `json:"web"`
 	OpenAlexKey string      `json:"openalex_key"`
@@ -39,8 +39,8 @@ type question struct {
 	Text string `json:"question"`
 }
 
-// work is one worker: the whole embedded system. It submits what it was told,
-// answers it, and writes each run that has ended to out, a line of JSON.
+// work is one worker: the whole embedded system. It submits its question,
+// answers it, and writes what became of the run to out.
 func work(ctx context.Context, in io.Reader, out, log io.Writer) error {
 	lines := bufio.NewReader(in)
 	line, err := lines.ReadBytes('\n')
@@ -79,7 +79,7 @@ func work(ctx context.Context, in io.Reader, out, log io.Writer) error {
 	asked := make(chan error, 1)
 	go func() { // ends with ctx
 		defer stop()
-		asked <- ask(ctx, sys.Client(), o.Questions, json.NewEncoder(out))
+		asked <- ask(ctx, sys.Client(), o.Question, json.NewEncoder(out))
 	}()
 	err = sys.Work(ctx, cfg, true)
 	stop()
@@ -88,7 +88,11 @@ func work(ctx context.Context, in io.Reader, out, log io.Writer) error {
 
 // config is what the worker works with.
 func config(o order, sys *system.System, servers *mcp.Servers) (runtime.Config, error) {
-	reg, err := toolbox(o, memorytest.NewStore(), sys.Redactor, servers)
+	remembered, err := memorydb.New(sys.Store.DB(), memorydb.Config{Redactor: sys.Redactor})
+	if err != nil {
+		return runtime.Config{}, err
+	}
+	reg, err := toolbox(o, remembered, sys.Redactor, servers)
 	if err != nil {
 		return runtime.Config{}, err
 	}
@@ -119,23 +123,18 @@ func config(o order, sys *system.System, servers *mcp.Servers) (runtime.Config, 
 	}, nil
 }
 
-// ask submits the questions, one after another, and waits for each.
-func ask(ctx context.Context, client *runtime.Client, qs []question, out *json.Encoder) error {
-	for _, q := range qs {
-		r, _, err := client.Submit(ctx, runtime.Submit{
-			Agent: "researcher", Input: map[string]string{"question": q.Text}, ClientKey: q.Key, Owner: "ada",
-		})
-		if err != nil {
-			return err
-		}
-		if r, err = client.Wait(ctx, r.ID, false); err != nil {
-			return fmt.Errorf("run %s: %w", r.ID, err)
-		}
-		if err := out.Encode(answered(r)); err != nil {
-			return err
-		}
+// ask submits a question and waits for the end of its run.
+func ask(ctx context.Context, client *runtime.Client, q question, out *json.Encoder) error {
+	r, _, err := client.Submit(ctx, runtime.Submit{
+		Agent: "researcher", Input: map[string]string{"question": q.Text}, ClientKey: q.Key, Owner: "ada",
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	if r, err = client.Wait(ctx, r.ID, false); err != nil {
+		return fmt.Errorf("run %s: %w", r.ID, err)
+	}
+	return out.Encode(answered(r))
 }
 
 // ended is what became of a question.
