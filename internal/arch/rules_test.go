@@ -23,7 +23,11 @@ var packages = map[string]string{
 	"tools/...":       "tools tools/netguard events redact internal/canonical internal/fault internal/telemetry",
 	"tools/toolstest": "tools tools/bogus events redact internal/canonical",
 	// Hits are read as documents.
-	"tools/search": "tools tools/netguard tools/extract events redact internal/canonical",
+	"tools/search": "tools tools/netguard tools/extract tools/internal/fanout events redact internal/canonical",
+	"tools/papers": "tools tools/netguard tools/internal/fanout events redact internal/canonical",
+	// Asking several sources at once, and an API for tests of those who ask.
+	"tools/internal/fanout":  "",
+	"tools/internal/apitest": "",
 
 	"tools/memory":            "tools events redact",
 	"tools/memory/memorytest": "tools tools/memory tools/toolstest events redact",
@@ -102,7 +106,7 @@ const wiring = "examples/... runtime/... agents/... loops/... tools/... model/..
 // forTests is what any test may import of this module, besides what its package
 // may: servers, and the adapters that stand in for the outside world.
 const forTests = "internal/testenv/... internal/embedded internal/fault internal/canonical " +
-	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/sharedmemory/sharedmemorytest " +
+	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest " +
 	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite ledger/postgres ledger/sqlstore tools/builtin migrations"
 
 // spans is where the OpenTelemetry API may be used.
@@ -164,7 +168,7 @@ const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/ra
 	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal"
 
 // conformance is what is test code although its files are not named _test.go.
-const conformance = "events/eventstest model/modeltest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
+const conformance = "events/eventstest model/modeltest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
 
 // maxLines is how long a file may be that nobody generated. Review asks for 400.
 const maxLines = 600

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
-	"sync"
+
+	"github.com/daybookhq/daybook/tools/internal/fanout"
 )
 
 // Every asks several sources at once and makes one list of what they find: the
@@ -17,74 +16,39 @@ func Every(sources ...Source) Source { return every(sources) }
 
 type every []Source
 
-func (e every) Name() string {
-	names := make([]string, len(e))
-	for i, s := range e {
-		names[i] = s.Name()
-	}
-	return strings.Join(names, "+")
-}
+func (e every) Name() string { return fanout.Name(e) }
 
 func (e every) Search(ctx context.Context, q Query) (Found, error) {
 	if len(e) == 0 {
 		return Found{}, errors.New("no source of papers is configured")
 	}
-	found, errs := make([]Found, len(e)), make([]error, len(e))
-	var all sync.WaitGroup
-	for i, s := range e {
-		all.Go(func() { found[i], errs[i] = ask(ctx, s, q) })
-	}
-	all.Wait()
-	if ctx.Err() != nil {
-		return Found{}, context.Cause(ctx)
+	all, err := fanout.Ask(ctx, e, func(s Source) (Found, error) { return s.Search(ctx, q) })
+	if err != nil {
+		return Found{}, err
 	}
 	var merged Found
-	answered := 0
 	lists := make([][]Paper, 0, len(e))
-	for i, s := range e {
-		if errs[i] != nil {
-			merged.Failed = append(merged.Failed, Failure{s.Name(), line(errs[i].Error(), maxLine)})
+	for _, one := range all {
+		if one.Err != nil {
+			merged.Failed = append(merged.Failed, Failure{one.Name, line(one.Err.Error(), maxLine)})
 			continue
 		}
-		answered++
-		merged.Failed = append(merged.Failed, found[i].Failed...)
-		merged.CostMicroUSD = plus(merged.CostMicroUSD, found[i].CostMicroUSD)
-		lists = append(lists, found[i].Papers)
+		merged.Failed = append(merged.Failed, one.R.Failed...)
+		merged.CostMicroUSD = fanout.Add(merged.CostMicroUSD, one.R.CostMicroUSD)
+		lists = append(lists, one.R.Papers)
 	}
-	if answered == 0 {
-		return Found{}, allFailed(merged.Failed)
+	if len(lists) == 0 {
+		said := make([][2]string, len(merged.Failed))
+		for i, f := range merged.Failed {
+			said[i] = [2]string{f.Source, f.Text}
+		}
+		return Found{}, fanout.NoAnswer("source of papers", said)
 	}
 	merged.Papers = merge(lists)
 	if len(merged.Papers) > q.Max {
 		merged.Papers = merged.Papers[:q.Max]
 	}
 	return merged, nil
-}
-
-// ask survives a source that panics.
-func ask(ctx context.Context, s Source, q Query) (f Found, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.New("crashed")
-		}
-	}()
-	return s.Search(ctx, q)
-}
-
-func allFailed(failed []Failure) error {
-	said := make([]string, len(failed))
-	for i, f := range failed {
-		said[i] = f.Source + ": " + f.Text
-	}
-	return fmt.Errorf("no source of papers answered: %s", strings.Join(said, "; "))
-}
-
-func plus(a, b *int64) *int64 {
-	if a == nil || b == nil {
-		return cmp.Or(a, b)
-	}
-	sum := *a + *b
-	return &sum
 }
 
 // merge takes turns, and folds what is the same.

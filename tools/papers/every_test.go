@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/internal/apitest"
 	"github.com/daybookhq/daybook/tools/papers"
 )
 
@@ -134,7 +135,7 @@ func TestEvery(t *testing.T) {
 	})
 	t.Run("SG-139 one tool over real services", func(t *testing.T) {
 		r := call(t, papers.Every(
-			openAlex(t, serve(t, 200, openAlexHits), ""), semantic(t, serve(t, 200, semanticHits)), consensus(t, serve(t, 429, ""), 2500),
+			openAlex(t, apitest.New(t, 200, openAlexHits), ""), semantic(t, apitest.New(t, 200, semanticHits)), consensus(t, apitest.New(t, 429, ""), 2500),
 		), `{"query":"tea"}`)
 		for _, want := range []string{"1. Tea and tides (2019)", "cited 40 times", "2. Kettles compared (2021)", "finding: Most kettles boil.", "consensus did not answer: consensus has had too many requests (status 429); it asks to wait 9 seconds"} {
 			if !strings.Contains(r.Output, want) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/internal/apitest"
 	"github.com/daybookhq/daybook/tools/netguard/netguardtest"
 	"github.com/daybookhq/daybook/tools/papers"
 	"github.com/daybookhq/daybook/tools/toolstest"
@@ -38,29 +39,6 @@ const (
 		{"title":"Little cited","authors":"O. Prim, Q. Rask","publish_year":2022,"citation_count":1,"doi":null,"url":"https://consensus.app/papers/y","study_type":"meta-analysis"}]}`
 )
 
-// service answers with body, and keeps the requests.
-type service struct {
-	url  string
-	seen []*http.Request
-}
-
-func serve(t *testing.T, status int, body string) *service {
-	t.Helper()
-	s := &service{}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.seen = append(s.seen, r)
-		w.Header().Set("Content-Type", "application/json")
-		if status == http.StatusTooManyRequests {
-			w.Header().Set("Retry-After", "9")
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}))
-	t.Cleanup(srv.Close)
-	s.url = srv.URL
-	return s
-}
-
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -71,20 +49,20 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-func openAlex(t *testing.T, s *service, key string) papers.Source {
+func openAlex(t *testing.T, s *apitest.Service, key string) papers.Source {
 	t.Helper()
-	return must[papers.Source](t)(papers.OpenAlex(papers.OpenAlexOptions{APIKey: key, BaseURL: s.url}))
+	return must[papers.Source](t)(papers.OpenAlex(papers.OpenAlexOptions{APIKey: key, BaseURL: s.URL}))
 }
 
-func semantic(t *testing.T, s *service) papers.Source {
+func semantic(t *testing.T, s *apitest.Service) papers.Source {
 	t.Helper()
-	return must[papers.Source](t)(papers.SemanticScholar(papers.SemanticScholarOptions{APIKey: "s3cret", BaseURL: s.url, FieldsOfStudy: []string{"Tea", "Computer Science"}}))
+	return must[papers.Source](t)(papers.SemanticScholar(papers.SemanticScholarOptions{APIKey: "s3cret", BaseURL: s.URL, FieldsOfStudy: []string{"Tea", "Computer Science"}}))
 }
 
-func consensus(t *testing.T, s *service, cost int64) papers.Source {
+func consensus(t *testing.T, s *apitest.Service, cost int64) papers.Source {
 	t.Helper()
 	return must[papers.Source](t)(papers.Consensus(papers.ConsensusOptions{
-		APIKey: "s3cret", BaseURL: s.url, StudyTypes: []string{"rct", "meta-analysis"}, ExcludePreprints: true, CostMicroUSD: cost,
+		APIKey: "s3cret", BaseURL: s.URL, StudyTypes: []string{"rct", "meta-analysis"}, ExcludePreprints: true, CostMicroUSD: cost,
 	}))
 }
 
@@ -100,13 +78,13 @@ const everything = `{"query":" tea and tides ","year_min":2015,"year_max":2022,"
 func TestSourcesAskTheirWay(t *testing.T) {
 	for _, tt := range []struct {
 		name, path string
-		source     func(*testing.T, *service) papers.Source
+		source     func(*testing.T, *apitest.Service) papers.Source
 		body       string
 		want       url.Values
 		header     string
 	}{
 		{
-			"SG-125 openalex", "/works", func(t *testing.T, s *service) papers.Source { return openAlex(t, s, "s3cret") }, openAlexHits,
+			"SG-125 openalex", "/works", func(t *testing.T, s *apitest.Service) papers.Source { return openAlex(t, s, "s3cret") }, openAlexHits,
 			url.Values{"search": {"tea and tides"}, "per_page": {"10"}, "filter": {"publication_year:2015-2022,cited_by_count:>4,is_oa:true"}},
 			"Authorization",
 		},
@@ -116,7 +94,7 @@ func TestSourcesAskTheirWay(t *testing.T) {
 			"X-Api-Key",
 		},
 		{
-			"SG-127 consensus", "/v1/search", func(t *testing.T, s *service) papers.Source { return consensus(t, s, 2500) }, consensusHits,
+			"SG-127 consensus", "/v1/search", func(t *testing.T, s *apitest.Service) papers.Source { return consensus(t, s, 2500) }, consensusHits,
 			url.Values{
 				"query": {"tea and tides"}, "page_size": {"10"}, "year_min": {"2015"}, "year_max": {"2022"}, "open_access": {"true"},
 				"exclude_preprints": {"true"}, "study_types": {"rct", "meta-analysis"},
@@ -125,14 +103,14 @@ func TestSourcesAskTheirWay(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := serve(t, 200, tt.body)
+			s := apitest.New(t, 200, tt.body)
 			if r := call(t, tt.source(t, s), everything); r.Status != tools.Completed {
 				t.Fatalf("%+v", r)
 			}
-			if len(s.seen) != 1 {
-				t.Fatalf("%d requests", len(s.seen))
+			if len(s.Seen()) != 1 {
+				t.Fatalf("%d requests", len(s.Seen()))
 			}
-			r := s.seen[0]
+			r := s.Seen()[0]
 			q := r.URL.Query()
 			q.Del("select")
 			q.Del("fields")
@@ -148,9 +126,9 @@ func TestSourcesAskTheirWay(t *testing.T) {
 		for args, want := range map[string]string{
 			`{"query":"x","year_min":2015}`: "publication_year:>2014", `{"query":"x","year_max":2015}`: "publication_year:<2016", `{"query":"x"}`: "",
 		} {
-			s := serve(t, 200, openAlexHits)
+			s := apitest.New(t, 200, openAlexHits)
 			call(t, openAlex(t, s, ""), args)
-			if got := s.seen[0].URL.Query().Get("filter"); got != want || s.seen[0].Header.Get("Authorization") != "" {
+			if got := s.Seen()[0].URL.Query().Get("filter"); got != want || s.Seen()[0].Header.Get("Authorization") != "" {
 				t.Errorf("%s: filter %q, want %q", args, got, want)
 			}
 		}
@@ -164,7 +142,7 @@ func TestSourcesAskTheirWay(t *testing.T) {
 
 func TestPaperSearchShowsPapers(t *testing.T) {
 	t.Run("SG-124 SG-129 SG-130 SG-131 openalex", func(t *testing.T) {
-		r := call(t, openAlex(t, serve(t, 200, openAlexHits), ""), `{"query":"tea"}`)
+		r := call(t, openAlex(t, apitest.New(t, 200, openAlexHits), ""), `{"query":"tea"}`)
 		want := "1. Tea and tides (2019)\n   A. Bell, C. Dorn, E. Frey and others; Annals of Tea; cited 12 times\n   https://oa.example.org/tea.pdf\n" +
 			"   abstract: Tea follows tides. Tea cools.\n2. Kettles, compared!\n   https://openalex.org/W2\n"
 		sources := []events.Source{{Title: "Tea and tides", URL: "https://oa.example.org/tea.pdf"}, {Title: "Kettles, compared!", URL: "https://openalex.org/W2"}}
@@ -173,26 +151,26 @@ func TestPaperSearchShowsPapers(t *testing.T) {
 		}
 	})
 	t.Run("SG-126 semantic scholar", func(t *testing.T) {
-		r := call(t, semantic(t, serve(t, 200, semanticHits)), `{"query":"tea"}`)
+		r := call(t, semantic(t, apitest.New(t, 200, semanticHits)), `{"query":"tea"}`)
 		if !strings.Contains(r.Output, "finding: Most kettles boil.") || !strings.Contains(r.Output, "review") || r.Cost != nil { // unmeasured, not free
 			t.Errorf("%+v", r)
 		}
 	})
 	t.Run("SG-127 SG-131 consensus", func(t *testing.T) {
-		r := call(t, consensus(t, serve(t, 200, consensusHits), 2500), `{"query":"tea","min_citations":5}`)
+		r := call(t, consensus(t, apitest.New(t, 200, consensusHits), 2500), `{"query":"tea","min_citations":5}`)
 		want := "1. Tea trial (2022)\n   M. Nord; Trials; cited 7 times; rct; n = 120\n   https://consensus.app/papers/x\n   finding: Tea is warm.\n   abstract: We poured.\n"
 		if r.Output != want || r.Cost == nil || *r.Cost != 2500*events.MicroUSD {
 			t.Errorf("%+v\n%s", r, r.Output)
 		}
-		if r := call(t, consensus(t, serve(t, 200, consensusHits), 0), `{"query":"tea"}`); r.Cost != nil || !strings.Contains(r.Output, "O. Prim, Q. Rask") {
+		if r := call(t, consensus(t, apitest.New(t, 200, consensusHits), 0), `{"query":"tea"}`); r.Cost != nil || !strings.Contains(r.Output, "O. Prim, Q. Rask") {
 			t.Errorf("%+v", r)
 		}
 	})
 	t.Run("nothing found", func(t *testing.T) {
 		for name, s := range map[string]papers.Source{
-			"openalex":  openAlex(t, serve(t, 200, `{"meta":{"count":0},"results":[]}`), ""),
-			"semantic":  semantic(t, serve(t, 200, `{"total":0,"offset":0}`)),
-			"consensus": consensus(t, serve(t, 200, `{"results":[]}`), 0),
+			"openalex":  openAlex(t, apitest.New(t, 200, `{"meta":{"count":0},"results":[]}`), ""),
+			"semantic":  semantic(t, apitest.New(t, 200, `{"total":0,"offset":0}`)),
+			"consensus": consensus(t, apitest.New(t, 200, `{"results":[]}`), 0),
 		} {
 			if r := call(t, s, `{"query":"tea"}`); r.Status != tools.Completed || !strings.Contains(r.Output, "no papers found") || len(r.Sources) != 0 {
 				t.Errorf("%s: %+v", name, r)
@@ -200,8 +178,8 @@ func TestPaperSearchShowsPapers(t *testing.T) {
 		}
 	})
 	t.Run("SG-128 the preset", func(t *testing.T) {
-		s := serve(t, 200, openAlexHits)
-		a := must[tools.Tool](t)(papers.OpenAlexSearch(papers.OpenAlexOptions{BaseURL: s.url}))
+		s := apitest.New(t, 200, openAlexHits)
+		a := must[tools.Tool](t)(papers.OpenAlexSearch(papers.OpenAlexOptions{BaseURL: s.URL}))
 		b := must[tools.Tool](t)(papers.Search(papers.Options{Source: openAlex(t, s, "")}))
 		if a.Definition().Hash() != b.Definition().Hash() {
 			t.Error("it declares another tool")
@@ -238,22 +216,22 @@ func TestServicesThatFail(t *testing.T) {
 		{"deep", 200, strings.Repeat("[", 100_000), "answered something unreadable"},
 	} {
 		t.Run("SG-136 "+tt.name, func(t *testing.T) {
-			s := serve(t, tt.status, tt.body)
+			s := apitest.New(t, tt.status, tt.body)
 			for _, source := range []papers.Source{openAlex(t, s, "s3cret"), semantic(t, s), consensus(t, s, 1)} {
 				r := call(t, source, `{"query":"tea"}`)
 				if r.Status != tools.Failed || r.Error != source.Name()+" "+tt.want || r.Cost != nil {
 					t.Errorf("%s: %+v, want %q", source.Name(), r, tt.want)
 				}
 			}
-			if len(s.seen) != 3 {
-				t.Errorf("%d requests for three searches", len(s.seen))
+			if len(s.Seen()) != 3 {
+				t.Errorf("%d requests for three searches", len(s.Seen()))
 			}
 		})
 	}
 	t.Run("a server that is away", func(t *testing.T) {
-		s := serve(t, 200, ``)
+		s := apitest.New(t, 200, ``)
 		gone := httptest.NewServer(http.NotFoundHandler())
-		s.url = gone.URL
+		s.URL = gone.URL
 		gone.Close()
 		if r := call(t, openAlex(t, s, "s3cret"), `{"query":"tea"}`); r.Error != "openalex cannot be reached" {
 			t.Errorf("%+v", r)
@@ -265,7 +243,7 @@ func TestServicesThatFail(t *testing.T) {
 			_, _ = io.WriteString(w, `{"meta":`)
 		}))
 		t.Cleanup(srv.Close)
-		if r := call(t, openAlex(t, &service{url: srv.URL}, ""), `{"query":"tea"}`); r.Error != "openalex broke off its answer" {
+		if r := call(t, openAlex(t, &apitest.Service{URL: srv.URL}, ""), `{"query":"tea"}`); r.Error != "openalex broke off its answer" {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -299,18 +277,18 @@ func TestKeysAreWithheld(t *testing.T) {
 func echoing(t *testing.T, status int, text string) []papers.Source {
 	t.Helper()
 	const key = netguardtest.Canary
-	open := serve(t, status, `{"meta":{"cost_usd":0.001},"results":[{"id":"W1","display_name":`+text+`}]}`)
-	scholar := serve(t, status, `{"total":1,"data":[{"url":"x","title":`+text+`}]}`)
-	other := serve(t, status, `{"results":[{"title":"Tea","authors":[`+text+`],"takeaway":`+text+`}]}`)
+	open := apitest.New(t, status, `{"meta":{"cost_usd":0.001},"results":[{"id":"W1","display_name":`+text+`}]}`)
+	scholar := apitest.New(t, status, `{"total":1,"data":[{"url":"x","title":`+text+`}]}`)
+	other := apitest.New(t, status, `{"results":[{"title":"Tea","authors":[`+text+`],"takeaway":`+text+`}]}`)
 	return []papers.Source{
 		openAlex(t, open, key),
-		must[papers.Source](t)(papers.SemanticScholar(papers.SemanticScholarOptions{APIKey: key, BaseURL: scholar.url})),
-		must[papers.Source](t)(papers.Consensus(papers.ConsensusOptions{APIKey: key, BaseURL: other.url})),
+		must[papers.Source](t)(papers.SemanticScholar(papers.SemanticScholarOptions{APIKey: key, BaseURL: scholar.URL})),
+		must[papers.Source](t)(papers.Consensus(papers.ConsensusOptions{APIKey: key, BaseURL: other.URL})),
 	}
 }
 
 func TestArguments(t *testing.T) {
-	s := serve(t, 200, openAlexHits)
+	s := apitest.New(t, 200, openAlexHits)
 	tool := must[tools.Tool](t)(papers.Search(papers.Options{Source: openAlex(t, s, "")}))
 	for _, args := range []string{
 		`{"query":"x","fields":"tea"}`, `{"query":"x","study_types":["rct"]}`, `{}`, `{"query":7}`, `{"query":"x","year_min":"2015"}`, `{"query":"x","year_min":20.5}`,
@@ -329,8 +307,8 @@ func TestArguments(t *testing.T) {
 			}
 		})
 	}
-	if len(s.seen) != 0 {
-		t.Errorf("%d requests were made", len(s.seen))
+	if len(s.Seen()) != 0 {
+		t.Errorf("%d requests were made", len(s.Seen()))
 	}
 	for _, o := range []papers.Options{{}, {Source: openAlex(t, s, ""), MaxResults: -1}, {Source: openAlex(t, s, ""), MaxResults: 101}} {
 		if _, err := papers.Search(o); err == nil {

@@ -1,14 +1,13 @@
 package search
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/daybookhq/daybook/tools/internal/fanout"
 )
 
 // Every asks several searchers at once. Each answer stands under a line
@@ -18,36 +17,26 @@ func Every(searchers ...Searcher) Searcher { return every(searchers) }
 
 type every []Searcher
 
-func (e every) Name() string {
-	names := make([]string, len(e))
-	for i, s := range e {
-		names[i] = s.Name()
-	}
-	return strings.Join(names, "+")
-}
+func (e every) Name() string { return fanout.Name(e) }
 
 func (e every) Search(ctx context.Context, q Query) (Result, error) {
 	if len(e) == 0 {
 		return Result{}, errors.New("no searcher is configured")
 	}
-	results, errs := make([]Result, len(e)), make([]error, len(e))
-	var all sync.WaitGroup
-	for i, s := range e {
-		all.Go(func() { results[i], errs[i] = ask(ctx, s, q) })
-	}
-	all.Wait()
-	if ctx.Err() != nil {
-		return Result{}, context.Cause(ctx)
+	all, err := fanout.Ask(ctx, e, func(s Searcher) (Result, error) { return s.Search(ctx, q) })
+	if err != nil {
+		return Result{}, err
 	}
 	var m Result
 	var answers, models []string
 	seen := map[string]bool{}
 	pinned := true
-	for i, r := range results {
-		if errs[i] != nil {
-			m.Failed = append(m.Failed, Failure{e[i].Name(), line(errs[i].Error())})
+	for _, one := range all {
+		if one.Err != nil {
+			m.Failed = append(m.Failed, Failure{one.Name, line(one.Err.Error())})
 			continue
 		}
+		r := one.R
 		answers = append(answers, "# via "+line(r.Model)+"\n\n"+unmarked(strings.TrimSpace(r.Answer)))
 		models = append(models, r.Model)
 		for _, h := range r.Results {
@@ -58,17 +47,17 @@ func (e every) Search(ctx context.Context, q Query) (Result, error) {
 		}
 		m.Truncated = m.Truncated || r.Truncated
 		m.Usage = m.Usage.plus(r.Usage)
-		m.CostMicroUSD = plus(m.CostMicroUSD, r.CostMicroUSD)
+		m.CostMicroUSD = fanout.Add(m.CostMicroUSD, r.CostMicroUSD)
 		m.Failed = append(m.Failed, r.Failed...)
 		pinned = pinned && len(r.Domains) > 0
 		m.Domains = append(m.Domains, r.Domains...)
 	}
 	if answers == nil {
-		said := make([]string, len(m.Failed))
+		said := make([][2]string, len(m.Failed))
 		for i, f := range m.Failed {
-			said[i] = f.Searcher + ": " + f.Text
+			said[i] = [2]string{f.Searcher, f.Text}
 		}
-		return Result{}, fmt.Errorf("no searcher answered: %s", strings.Join(said, "; "))
+		return Result{}, fanout.NoAnswer("searcher", said)
 	}
 	if !pinned {
 		m.Domains = nil
@@ -86,21 +75,3 @@ func unmarked(answer string) string {
 }
 
 var markRule = regexp.MustCompile(`(^|[\n\r\v\f\x{85}\x{2028}\x{2029}])(# via )`)
-
-// ask survives a searcher that panics.
-func ask(ctx context.Context, s Searcher, q Query) (r Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.New("crashed")
-		}
-	}()
-	return s.Search(ctx, q)
-}
-
-func plus(a, b *int64) *int64 {
-	if a == nil || b == nil {
-		return cmp.Or(a, b)
-	}
-	sum := *a + *b
-	return &sum
-}

@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/extract"
+	"github.com/daybookhq/daybook/tools/internal/apitest"
 	"github.com/daybookhq/daybook/tools/netguard"
 	"github.com/daybookhq/daybook/tools/netguard/netguardtest"
 	"github.com/daybookhq/daybook/tools/search"
@@ -33,29 +32,6 @@ func searxngHits(n int) string {
 	return `{"query":"x","number_of_results":0,"results":[` + strings.Join(hits, ",") + `],"answers":[],"unresponsive_engines":[["y","timeout"]]}`
 }
 
-type service struct {
-	url    string
-	seen   []*http.Request
-	bodies []string
-}
-
-func serve(t *testing.T, status int, body string) *service {
-	t.Helper()
-	s := &service{}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		s.seen, s.bodies = append(s.seen, r), append(s.bodies, string(b))
-		if status == http.StatusTooManyRequests {
-			w.Header().Set("Retry-After", "9")
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}))
-	t.Cleanup(srv.Close)
-	s.url = srv.URL
-	return s
-}
-
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -66,14 +42,14 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-func sonar(t *testing.T, s *service, domains ...string) search.Searcher {
+func sonar(t *testing.T, s *apitest.Service, domains ...string) search.Searcher {
 	t.Helper()
-	return must[search.Searcher](t)(search.Sonar(search.SonarOptions{APIKey: "s3cret", BaseURL: s.url, Domains: domains}))
+	return must[search.Searcher](t)(search.Sonar(search.SonarOptions{APIKey: "s3cret", BaseURL: s.URL, Domains: domains}))
 }
 
-func searxng(t *testing.T, s *service, o search.SearXNGOptions) search.Searcher {
+func searxng(t *testing.T, s *apitest.Service, o search.SearXNGOptions) search.Searcher {
 	t.Helper()
-	o.BaseURL = s.url
+	o.BaseURL = s.URL
 	return must[search.Searcher](t)(search.SearXNG(o))
 }
 
@@ -106,11 +82,11 @@ func pages(t *testing.T) (*netguardtest.Internet, search.Reader) {
 
 func TestSonar(t *testing.T) {
 	t.Run("SG-113 SG-118 asks and answers", func(t *testing.T) {
-		s := serve(t, 200, sonarHit)
+		s := apitest.New(t, 200, sonarHit)
 		r := call(t, search.Options{Searcher: sonar(t, s, "example.com")}, `{"query":"tides","depth":"pro","recency":"week"}`)
 		want := `{"model":"sonar-pro","messages":[{"role":"user","content":"tides"}],"search_recency_filter":"week","search_domain_filter":["example.com"]}`
-		if len(s.seen) != 1 || s.bodies[0] != want || s.seen[0].URL.Path != "/chat/completions" || s.seen[0].Header.Get("Authorization") != "Bearer s3cret" {
-			t.Errorf("asked %q", s.bodies)
+		if len(s.Seen()) != 1 || s.Bodies()[0] != want || s.Seen()[0].URL.Path != "/chat/completions" || s.Seen()[0].Header.Get("Authorization") != "Bearer s3cret" {
+			t.Errorf("asked %q", s.Bodies())
 		}
 		if r.Output != "High water is at nine [1].\n\n# A heading" || len(r.Sources) != 1 || r.Sources[0] != (events.Source{Title: "Tides", URL: "https://tides.example.com/a"}) ||
 			r.Cost == nil || *r.Cost != 6000*events.MicroUSD || r.Trust != string(tools.External) {
@@ -119,17 +95,17 @@ func TestSonar(t *testing.T) {
 	})
 	for depth, model := range map[string]string{"quick": "sonar", "pro": "sonar-pro", "deep": "sonar-deep-research"} {
 		t.Run("SG-112 "+depth, func(t *testing.T) {
-			s := serve(t, 200, sonarHit)
+			s := apitest.New(t, 200, sonarHit)
 			call(t, search.Options{Searcher: sonar(t, s)}, `{"query":"x","depth":"`+depth+`"}`)
-			capped := serve(t, 200, sonarHit)
+			capped := apitest.New(t, 200, sonarHit)
 			call(t, search.Options{Searcher: sonar(t, capped), MaxDepth: search.Quick}, `{"query":"x","depth":"`+depth+`"}`)
-			if !strings.Contains(s.bodies[0], `"model":"`+model+`"`) || !strings.Contains(capped.bodies[0], `"model":"sonar"`) {
-				t.Errorf("asked %q, capped %q", s.bodies, capped.bodies)
+			if !strings.Contains(s.Bodies()[0], `"model":"`+model+`"`) || !strings.Contains(capped.Bodies()[0], `"model":"sonar"`) {
+				t.Errorf("asked %q, capped %q", s.Bodies(), capped.Bodies())
 			}
 		})
 	}
 	t.Run("SG-118 truncated, and links alone", func(t *testing.T) {
-		s := serve(t, 200, `{"model":"sonar","choices":[{"finish_reason":"length","message":{"content":"High wat"}}],"citations":["https://a.example.com"]}`)
+		s := apitest.New(t, 200, `{"model":"sonar","choices":[{"finish_reason":"length","message":{"content":"High wat"}}],"citations":["https://a.example.com"]}`)
 		r := call(t, search.Options{Searcher: sonar(t, s)}, `{"query":"x"}`)
 		if !strings.Contains(r.Output, "[cut: there is more than this]") || len(r.Sources) != 1 || r.Cost != nil {
 			t.Errorf("%+v", r)
@@ -146,9 +122,9 @@ func TestSearXNG(t *testing.T) {
 	for depth, n := range map[string]int{"quick": 5, "pro": 8, "deep": 10} {
 		t.Run("SG-114 "+depth, func(t *testing.T) {
 			in, read := pages(t)
-			s := serve(t, 200, searxngHits(12))
+			s := apitest.New(t, 200, searxngHits(12))
 			r := call(t, search.Options{Searcher: searxng(t, s, search.SearXNGOptions{Language: "en", Engines: []string{"a", "b"}, Read: read})}, `{"query":"tides","recency":"month","depth":"`+depth+`"}`)
-			if got := s.seen[0].URL.RequestURI(); got != "/search?engines=a%2Cb&format=json&language=en&q=tides&time_range=month" {
+			if got := s.Seen()[0].URL.RequestURI(); got != "/search?engines=a%2Cb&format=json&language=en&q=tides&time_range=month" {
 				t.Errorf("asked %s", got)
 			}
 			if len(in.Dialled()) != n || len(r.Sources) != n || !strings.Contains(r.Output, "1. Page 0\nhttps://p0.example.com/\ntext of page 0\n") || r.Cost != nil {
@@ -158,33 +134,33 @@ func TestSearXNG(t *testing.T) {
 	}
 	t.Run("SG-116 a hit at a private address is not read", func(t *testing.T) {
 		in, read := pages(t)
-		s := serve(t, 200, `{"results":[{"url":"https://169.254.169.254/latest","title":"T","content":"quoted"},{"url":"https://nas.local/","title":"N","content":"n"},{"url":"javascript:alert(1)","title":"J"}]}`)
+		s := apitest.New(t, 200, `{"results":[{"url":"https://169.254.169.254/latest","title":"T","content":"quoted"},{"url":"https://nas.local/","title":"N","content":"n"},{"url":"javascript:alert(1)","title":"J"}]}`)
 		r := call(t, search.Options{Searcher: searxng(t, s, search.SearXNGOptions{Read: read})}, `{"query":"x"}`)
 		if len(in.Dialled()) != 0 || !strings.Contains(r.Output, "quoted\n(the page was not read: refused: that address is not public)") || strings.Contains(r.Output, "javascript") {
 			t.Errorf("dialled %v, %+v", in.Dialled(), r)
 		}
 	})
 	t.Run("SG-114 without a reader: what the engines quote", func(t *testing.T) {
-		r := call(t, search.Options{Searcher: searxng(t, serve(t, 200, searxngHits(1)), search.SearXNGOptions{})}, `{"query":"x"}`)
+		r := call(t, search.Options{Searcher: searxng(t, apitest.New(t, 200, searxngHits(1)), search.SearXNGOptions{})}, `{"query":"x"}`)
 		if !strings.Contains(r.Output, "quoted 0") {
 			t.Errorf("%+v", r)
 		}
 	})
 	t.Run("SG-111 domains are the operator's", func(t *testing.T) {
-		s := serve(t, 200, searxngHits(3))
+		s := apitest.New(t, 200, searxngHits(3))
 		r := call(t, search.Options{Searcher: searxng(t, s, search.SearXNGOptions{Domains: []string{"p1.example.com", "other.org"}})}, `{"query":"x"}`)
-		if s.seen[0].URL.Query().Get("q") != "x site:p1.example.com OR site:other.org" || len(r.Sources) != 1 {
-			t.Errorf("asked %v, %+v", s.seen[0].URL, r)
+		if s.Seen()[0].URL.Query().Get("q") != "x site:p1.example.com OR site:other.org" || len(r.Sources) != 1 {
+			t.Errorf("asked %v, %+v", s.Seen()[0].URL, r)
 		}
 	})
 	t.Run("SG-117 a stock instance", func(t *testing.T) {
-		r := call(t, search.Options{Searcher: searxng(t, serve(t, 403, "<html>Forbidden"), search.SearXNGOptions{})}, `{"query":"x"}`)
+		r := call(t, search.Options{Searcher: searxng(t, apitest.New(t, 403, "<html>Forbidden"), search.SearXNGOptions{})}, `{"query":"x"}`)
 		if r.Status != tools.Failed || !strings.Contains(r.Error, "search.formats") || !strings.Contains(r.Error, "settings.yml") || !strings.Contains(r.Error, "limiter") {
 			t.Errorf("%+v", r)
 		}
 	})
 	t.Run("SG-114 nothing found", func(t *testing.T) {
-		if r := call(t, search.Options{Searcher: searxng(t, serve(t, 200, `{"results":[]}`), search.SearXNGOptions{})}, `{"query":"x"}`); r.Status != tools.Completed || !strings.Contains(r.Output, "nothing found") {
+		if r := call(t, search.Options{Searcher: searxng(t, apitest.New(t, 200, `{"results":[]}`), search.SearXNGOptions{})}, `{"query":"x"}`); r.Status != tools.Completed || !strings.Contains(r.Output, "nothing found") {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -204,7 +180,7 @@ func TestSearchersThatFail(t *testing.T) {
 		{200, `{"choices":[],"results":"x"}`, "answered something unreadable"},
 	} {
 		t.Run(fmt.Sprintf("SG-118 %d %.10s", tt.status, tt.body), func(t *testing.T) {
-			s := serve(t, tt.status, tt.body)
+			s := apitest.New(t, tt.status, tt.body)
 			for _, x := range []search.Searcher{sonar(t, s), searxng(t, s, search.SearXNGOptions{})} {
 				if r := call(t, search.Options{Searcher: x}, `{"query":"x"}`); r.Status != tools.Failed || r.Error != x.Name()+" "+tt.want {
 					t.Errorf("%+v, want %q", r, tt.want)
@@ -215,7 +191,7 @@ func TestSearchersThatFail(t *testing.T) {
 }
 
 func TestWeb(t *testing.T) {
-	s := serve(t, 200, sonarHit)
+	s := apitest.New(t, 200, sonarHit)
 	in, read := pages(t)
 	o := search.Options{Searcher: sonar(t, s), Read: read}
 	t.Run("SG-111 the kit", func(t *testing.T) {
@@ -235,9 +211,9 @@ func TestWeb(t *testing.T) {
 		}
 	})
 	t.Run("SG-115 a link is read", func(t *testing.T) {
-		asked := len(s.seen)
+		asked := len(s.Seen())
 		r := call(t, o, `{"query":"what does (https://p3.example.com/) say?"}`)
-		if r.Output != "A page\n\ntext of page 3" || len(r.Sources) != 1 || r.Sources[0].URL != "https://p3.example.com/" || len(s.seen) != asked || *r.Cost != 0 {
+		if r.Output != "A page\n\ntext of page 3" || len(r.Sources) != 1 || r.Sources[0].URL != "https://p3.example.com/" || len(s.Seen()) != asked || *r.Cost != 0 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -345,8 +321,8 @@ func TestKeysAreWithheld(t *testing.T) {
 			text, _ := json.Marshal("You are " + form + ".")
 			for _, status := range []int{200, 401} {
 				echoing := func() search.Searcher {
-					s := serve(t, status, `{"model":`+string(text)+`,"choices":[{"message":{"content":`+string(text)+`}}],"search_results":[{"title":`+string(text)+`,"url":"https://a.example.com"}]}`)
-					return must[search.Searcher](t)(search.Sonar(search.SonarOptions{APIKey: key, BaseURL: s.url}))
+					s := apitest.New(t, status, `{"model":`+string(text)+`,"choices":[{"message":{"content":`+string(text)+`}}],"search_results":[{"title":`+string(text)+`,"url":"https://a.example.com"}]}`)
+					return must[search.Searcher](t)(search.Sonar(search.SonarOptions{APIKey: key, BaseURL: s.URL}))
 				}
 				for _, searcher := range []search.Searcher{echoing(), search.Every(echoing(), echoing())} {
 					tool := must[tools.Tool](t)(search.Web(search.Options{Searcher: searcher}))
