@@ -108,6 +108,8 @@ func (c *caller) outcome(ctx context.Context, k known, err error) (any, error) {
 		return nil, tools.NoEffect(c.fault(Refused, "refused: %w", why))
 	case k.fault != nil && !refusedStatus(k.status):
 		return nil, c.fault(ServerFault, "%w", why)
+	case k.status == http.StatusNotFound:
+		return nil, tools.NoEffect(c.fault(Refused, "refused: it knows nothing of the session any more, or has moved; the next call opens a new one"))
 	case refusedStatus(k.status):
 		return nil, tools.NoEffect(c.fault(Refused, "refused: %w", why))
 	case !k.sent:

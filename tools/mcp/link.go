@@ -24,6 +24,8 @@ const (
 	maxMessage = 8 << 20
 	// settling is how long the end of a session that broke may take.
 	settling = 3 * time.Second
+	// maxLastWords bounds what is told of a program's standard error, in bytes.
+	maxLastWords = 1 << 10
 	// maxAsks bounds what a server may ask of us and has not been answered.
 	maxAsks = 64
 
@@ -100,16 +102,21 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// lastWords is the end of what a program wrote to standard error.
+// lastWords is the end of what a program wrote to standard error, which was
+// redacted before it was cut.
 func (l *link) lastWords() string {
 	p, ok := l.conn.carrier().(*program)
 	if !ok {
 		return ""
 	}
-	if text := l.s.clean(p.stderr.String(), 1<<10); text != "" {
-		return "; it wrote: " + text
+	text := p.stderr.String()
+	if text == "" {
+		return ""
 	}
-	return ""
+	if over := len(text) - maxLastWords; over > 0 {
+		text = "…" + text[over:]
+	}
+	return "; it wrote: " + text
 }
 
 // over reports whether the session has ended, waiting a moment for what is ending.
@@ -135,7 +142,7 @@ func (l *link) end(why error) {
 
 // answers reports whether the server still does.
 func (l *link) answers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, min(pingTimeout, l.s.cfg.startTimeout()))
 	defer cancel()
 	ok := l.session.Ping(ctx, nil) == nil
 	if ok {
@@ -201,6 +208,8 @@ func (c *conn) Write(ctx context.Context, m jsonrpc.Message) error {
 			}
 			c.pending[m.ID] = x
 			c.mu.Unlock()
+		} else {
+			ctx = withExchange(ctx, nil) // that a call was called off is a message of its own
 		}
 	}
 	return c.Connection.Write(ctx, m)
@@ -211,6 +220,7 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		m, err := c.Connection.Read(ctx)
 		if err != nil {
+			c.broken()
 			return m, err
 		}
 		switch m := m.(type) {
@@ -224,6 +234,7 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			flood := c.asks > maxAsks
 			c.mu.Unlock()
 			if flood {
+				c.broken()
 				return nil, errFlood
 			}
 		case *jsonrpc.Response:
@@ -236,6 +247,14 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			}
 		}
 		return m, nil
+	}
+}
+
+// broken is called when nothing more is read: a program is killed at once, since
+// it may be deaf too, and hold what still writes to it.
+func (c *conn) broken() {
+	if p, ok := c.carries.(*program); ok {
+		p.kill()
 	}
 }
 

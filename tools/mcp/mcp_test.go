@@ -29,7 +29,7 @@ const (
 // The test program is also the server that it starts.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(dirVariable); dir != "" {
-		s := &mcptest.Server{Dir: dir, Secret: os.Getenv("API_KEY"), Silent: os.Getenv("SILENT") != ""}
+		s := &mcptest.Server{Dir: dir, Secret: os.Getenv("API_KEY"), Silent: os.Getenv("SILENT") != "", Spawn: os.Getenv("SPAWN") != ""}
 		if word := os.Getenv("LAST_WORDS"); word != "" {
 			fmt.Fprintln(os.Stderr, strings.Repeat("noise ", 5000), word, os.Getenv("API_KEY"))
 			os.Exit(1)
@@ -45,6 +45,7 @@ type place struct {
 	t      *testing.T
 	dir    string
 	http   *mcptest.Server // nil over stdio
+	web    *httptest.Server
 	vault  *redact.Vault
 	redact *redact.Redactor
 	server mcp.Server
@@ -81,15 +82,15 @@ func overHTTP(t *testing.T) *place {
 	t.Helper()
 	p := newPlace(t)
 	p.http = &mcptest.Server{Dir: p.dir, Secret: canary}
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+canary {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
 		p.http.ServeHTTP(w, r)
 	}))
-	t.Cleanup(web.Close)
-	p.server = mcp.Server{Name: "wild", URL: web.URL + "/mcp", Headers: map[string]string{"Authorization": "Bearer secret://key"}}
+	t.Cleanup(p.web.Close)
+	p.server = mcp.Server{Name: "wild", URL: p.web.URL + "/mcp", Headers: map[string]string{"Authorization": "Bearer secret://key"}}
 	return p
 }
 
@@ -140,6 +141,21 @@ func (p *place) tryIn(run *toolstest.Run, turn int, s *mcp.Servers, name, args s
 	return toolstest.DispatchAndCollect(p.t, toolstest.Probe{
 		Tool: find(p.t, s, name), Arguments: json.RawMessage(args), Run: run, Call: events.CallID{Turn: turn}, Redactor: p.redact,
 	})
+}
+
+// waitFor polls until ok, for at most ten seconds.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("%s: it did not come to that in 10 s", what)
+		}
+	}
 }
 
 func TestToolsConform(t *testing.T) {

@@ -84,9 +84,18 @@ func (r *reply) structured() bool {
 	return len(r.Structured) > 0 && string(bytes.TrimSpace(r.Structured)) != "null"
 }
 
-// spelledOut reports whether a text holds the structured content already, as the
-// protocol asks for.
+// spelledOut reports whether the texts say the structured content already: as
+// JSON, as the protocol asks for, or as the one text that is in it.
 func (r *reply) spelledOut() bool {
+	var one map[string]json.RawMessage
+	var in string
+	if json.Unmarshal(r.Structured, &one) == nil && len(one) == 1 {
+		for _, v := range one {
+			if json.Unmarshal(v, &in) != nil {
+				in = ""
+			}
+		}
+	}
 	want, err := canonical.JSON(r.Structured)
 	if err != nil {
 		return false
@@ -94,6 +103,9 @@ func (r *reply) spelledOut() bool {
 	for _, b := range r.Content {
 		if b.Type != "text" {
 			continue
+		}
+		if in != "" && b.Text == in {
+			return true
 		}
 		if got, err := canonical.JSON([]byte(b.Text)); err == nil && bytes.Equal(got, want) {
 			return true
@@ -108,7 +120,7 @@ func (b *block) text() (string, *source) {
 	case "text":
 		return b.Text, nil
 	case "image", "audio":
-		return fmt.Sprintf("[%s, %s, %d bytes, not shown]", b.Type, b.MIMEType, base64.StdEncoding.DecodedLen(len(b.Data))), nil
+		return fmt.Sprintf("[%s, %s, %d bytes, not shown]", b.Type, b.MIMEType, sizeOf(b.Data)), nil
 	case "resource_link":
 		title := b.Title
 		if title == "" {
@@ -126,8 +138,13 @@ func (b *block) text() (string, *source) {
 		case r.Text != nil:
 			return fmt.Sprintf("[resource: %s]\n%s", r.URI, *r.Text), &source{URL: r.URI}
 		default:
-			return fmt.Sprintf("[resource: %s, %s, %d bytes, not shown]", r.URI, r.MIMEType, base64.StdEncoding.DecodedLen(len(r.Blob))), &source{URL: r.URI}
+			return fmt.Sprintf("[resource: %s, %s, %d bytes, not shown]", r.URI, r.MIMEType, sizeOf(r.Blob)), &source{URL: r.URI}
 		}
 	}
 	return fmt.Sprintf("[content of the kind %q, not shown]", b.Type), nil
+}
+
+// sizeOf is how many bytes a text in base64 stands for.
+func sizeOf(data string) int {
+	return base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(data, "=")))
 }

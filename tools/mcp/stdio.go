@@ -67,7 +67,8 @@ func (s *server) run() (*program, error) {
 	c := exec.CommandContext(ctx, path)
 	c.Args, c.Dir, c.Env = slices.Clone(s.cfg.Command), s.cfg.Dir, env
 	p := &program{cmd: c, kill: kill, stderr: &tail{max: maxStderr}, ended: make(chan struct{})}
-	c.Stderr = p.stderr
+	redacted := s.host.Redactor.Writer(p.stderr)
+	c.Stderr = redacted
 	process.Group(c)
 	// Pipes of our own: those of package exec are closed when the program ends, with
 	// its last answer still in them.
@@ -89,6 +90,9 @@ func (s *server) run() (*program, error) {
 	}
 	s.wg.Go(func() {
 		_ = process.Reap(c) // how it ended tells nothing that its silence does not
+		if f, ok := redacted.(interface{ Flush() error }); ok {
+			_ = f.Flush() // into memory
+		}
 		close(p.ended)
 		_ = p.out.SetReadDeadline(time.Now().Add(leftovers))
 	})

@@ -9,7 +9,10 @@ import (
 )
 
 // program is never made here.
-type program struct{ stderr interface{ String() string } }
+type program struct {
+	stderr interface{ String() string }
+	kill   func()
+}
 
 func (*link) overStdio() (sdk.Transport, error) {
 	return nil, errors.New("programs are started on Unix only: use a server with a url")

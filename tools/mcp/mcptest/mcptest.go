@@ -22,12 +22,17 @@ type Server struct {
 	Dir string
 	// Secret is what the tool "secret" hands back.
 	Secret string
+	// Spawn starts another program in its group, which outlives it; see [Spawned].
+	Spawn bool
 	// Silent: it does not say when its tools change.
 	Silent bool
 
-	mu      sync.Mutex
-	version int
-	session int
+	mu       sync.Mutex
+	version  int
+	session  int
+	status   int // of the answer to the next call, over HTTP; 0 for its own
+	location string
+	released chan struct{}
 }
 
 // Events that are written down.
@@ -37,6 +42,7 @@ const (
 	Cancelled = "cancelled" // a call was called off
 	Ended     = "ended"     // the program saw the end of its input
 	Called    = "called"    // a call came in: its name
+	Spawned   = "spawned"   // another program was started: its process id
 )
 
 // Note writes an event down.
@@ -114,6 +120,7 @@ func (s *Server) tools() []object {
 		tool("work", description, nil),
 		tool("drop", "Does the work, and the connection is lost.", object{"readOnlyHint": true}),
 		tool("crash", "Ends without doing anything.", nil),
+		tool("slow", "Does the work and answers when it is told to; over HTTP.", nil),
 		tool("hang", "Does the work and never answers.", nil),
 		tool("flood", "Answers with many bytes, or asks a thousand things.", nil),
 		tool("malformed", "Does the work and answers with what is no JSON.", nil),
@@ -200,6 +207,10 @@ func (s *Server) call(m message, c call, w wire, answer func(any)) {
 		w.drop()
 	case "crash":
 		w.drop()
+	case "slow":
+		s.Note(Executed, c.Arguments.ID)
+		<-s.release()
+		answer(text("done " + c.Arguments.ID))
 	case "hang":
 		s.Note(Executed, c.Arguments.ID)
 		for c.Arguments.How == "deaf" {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"strconv"
 	"sync"
 )
 
@@ -14,6 +16,14 @@ import (
 // ends the connection ends the program.
 func (s *Server) Stdio(in io.Reader, out io.Writer) {
 	w := &lines{out: out}
+	if s.Spawn {
+		c := exec.Command("sleep", "3600")
+		c.Stdout = os.Stdout // and holds the output open
+		if err := c.Start(); err != nil {
+			panic(err)
+		}
+		s.Note(Spawned, strconv.Itoa(c.Process.Pid))
+	}
 	r := bufio.NewReader(in)
 	for {
 		line, err := r.ReadBytes('\n')
@@ -75,6 +85,14 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(http.StatusNotFound)
 		return
 	}
+	s.mu.Lock()
+	status, location := s.status, s.location
+	s.mu.Unlock()
+	if m.Method == "tools/call" && status != 0 {
+		rw.Header().Set("Location", location)
+		rw.WriteHeader(status)
+		return
+	}
 	if m.Method != "initialize" && r.Header.Get("Mcp-Protocol-Version") == "" && m.Method != "notifications/initialized" {
 		rw.WriteHeader(http.StatusBadRequest)
 		return
@@ -93,6 +111,28 @@ func (s *Server) Forget() {
 	s.mu.Lock()
 	s.session++
 	s.mu.Unlock()
+}
+
+// Redirect answers the next call with a redirect.
+func (s *Server) Redirect(status int, location string) {
+	s.mu.Lock()
+	s.status, s.location = status, location
+	s.mu.Unlock()
+}
+
+// Refuse answers the next call with 429.
+func (s *Server) Refuse() { s.Redirect(http.StatusTooManyRequests, "") }
+
+// Release lets the tool "slow" answer, this time and from then on.
+func (s *Server) Release() { close(s.release()) }
+
+func (s *Server) release() chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released == nil {
+		s.released = make(chan struct{})
+	}
+	return s.released
 }
 
 // exchange answers one POST.
