@@ -70,6 +70,37 @@ type ToolCall struct {
 	Malformed bool            `json:"malformed,omitempty"`
 }
 
+// Kinds of [Block]. Stored; never renamed.
+const (
+	BlockText      = "text"
+	BlockCall      = "call"
+	BlockReasoning = "reasoning"
+)
+
+// Block is a piece of a model's answer, in the order in which the model wrote
+// it. What people may read stands in Text, which is redacted like any text; Data
+// is the provider's own (a signature, encrypted reasoning), is redacted of
+// registered secrets and key names alone, and goes back to no other format.
+type Block struct {
+	Kind string `json:"kind"` // text, call, reasoning
+	// Text is what a reasoning block shows, and of a text block its part of the
+	// answer's text; empty there = all of it.
+	Text string `json:"text,omitempty"`
+	// Call is the index among the answer's calls, of kind call.
+	Call int `json:"call,omitempty"`
+	// Format names the wire format that Data belongs to.
+	Format string          `json:"format,omitempty"`
+	Data   json.RawMessage `json:"data,omitempty"`
+}
+
+// Degraded says that another model answered than the one that was first in line.
+type Degraded struct {
+	From   string   `json:"from"`
+	To     string   `json:"to"`
+	Reason string   `json:"reason"` // kind of the error that From is left alone for
+	Chain  []string `json:"chain"`
+}
+
 // ModelCallFinished is a model's answer. It is never paid for twice.
 type ModelCallFinished struct {
 	Turn        int        `json:"turn"`
@@ -78,8 +109,15 @@ type ModelCallFinished struct {
 	ServedModel string     `json:"served_model"`
 	Text        string     `json:"text,omitempty"`
 	ToolCalls   []ToolCall `json:"tool_calls,omitempty"`
-	StopReason  string     `json:"stop_reason"` // end_turn, tool_use, max_tokens, refusal, …
-	Usage       Usage      `json:"usage"`
+	// Blocks are there if text followed by calls is not all there is to say.
+	Blocks     []Block `json:"blocks,omitempty"`
+	StopReason string  `json:"stop_reason"` // end_turn, tool_use, max_tokens, refusal, …
+	Usage      Usage   `json:"usage"`
+	// RawUsage is what the provider said of usage, as it said it; nil = nothing.
+	RawUsage json.RawMessage `json:"raw_usage,omitempty"`
+	// RequestID is the provider's name for this call.
+	RequestID string    `json:"request_id,omitempty"`
+	Degraded  *Degraded `json:"degraded,omitempty"`
 	// Cost is nil when the model that served has no known price: unpriced, not free.
 	Cost      *PicoUSD `json:"cost,omitempty"`
 	Rates     *Rates   `json:"rates,omitempty"`
@@ -95,10 +133,12 @@ type ModelCallError struct {
 	Error     ErrorInfo `json:"error"`
 	Retryable bool      `json:"retryable"`
 	// RetryAt is when the next attempt may start; zero when there is none.
-	RetryAt   time.Time `json:"retry_at,omitzero"`
-	Usage     *Usage    `json:"usage,omitempty"`
-	Cost      *PicoUSD  `json:"cost,omitempty"`
-	LatencyMS int64     `json:"latency_ms"`
+	RetryAt time.Time `json:"retry_at,omitzero"`
+	// ServedModel is the one that usage and cost belong to; empty = unknown, or Model.
+	ServedModel string   `json:"served_model,omitempty"`
+	Usage       *Usage   `json:"usage,omitempty"`
+	Cost        *PicoUSD `json:"cost,omitempty"`
+	LatencyMS   int64    `json:"latency_ms"`
 }
 
 // Source is where an answer came from.

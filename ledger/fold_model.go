@@ -26,7 +26,7 @@ func (f *Fold) applyModel(e events.Event, out *Rows) {
 		})
 	case events.ModelCallError:
 		f.settleModel(e, d.Turn, d.Attempt, "error", out, func(row *ModelCallRow) {
-			row.Model, row.ErrorKind = clean(d.Model), clean(d.Error.Kind)
+			row.Model, row.ServedModel, row.ErrorKind = clean(d.Model), clean(d.ServedModel), clean(d.Error.Kind)
 			row.Cost, row.LatencyMS = d.Cost, &d.LatencyMS
 			if d.Usage != nil {
 				row.Usage = known(*d.Usage)

@@ -177,7 +177,7 @@ func (h *History) modelFinished(p events.ModelCallFinished) {
 	if p.Text == "" && len(p.ToolCalls) == 0 {
 		return // providers refuse an empty message
 	}
-	m := model.Message{Role: model.Assistant, Text: p.Text}
+	m := model.Message{Role: model.Assistant, Text: p.Text, Blocks: p.Blocks}
 	for i, asked := range p.ToolCalls {
 		id := events.CallID{Turn: p.Turn, Index: i}
 		t.calls = append(t.calls, call{id: id, asked: asked})

@@ -26,12 +26,18 @@ func (r Request) InputBound() int64 {
 		for _, c := range m.Calls {
 			n += len(c.ID) + len(c.Name) + len(c.Arguments)
 		}
+		for _, b := range m.Blocks {
+			n += frameTokens + len(b.Text) + len(b.Data)
+		}
 		for _, t := range m.Results {
 			n += len(t.CallID) + len(t.Name) + len(t.Text)
 		}
 	}
 	for _, t := range r.Tools {
 		n += len(t.Name) + len(t.Description) + len(t.Schema)
+	}
+	if r.Format != nil {
+		n += frameTokens + len(r.Format.Name) + len(r.Format.Schema)
 	}
 	return int64(n)
 }

@@ -62,6 +62,9 @@ func TestInputBoundCountsEveryText(t *testing.T) {
 		"text":      {Messages: []model.Message{{Text: long}}},
 		"arguments": {Messages: []model.Message{{Calls: []model.Call{{Arguments: json.RawMessage(long)}}}}},
 		"result":    {Messages: []model.Message{{Results: []model.Result{{Text: long}}}}},
+		"reasoning": {Messages: []model.Message{{Blocks: []events.Block{{Kind: events.BlockReasoning, Text: long}}}}},
+		"opaque":    {Messages: []model.Message{{Blocks: []events.Block{{Kind: events.BlockReasoning, Data: json.RawMessage(long)}}}}},
+		"format":    {Format: &model.Format{Schema: json.RawMessage(long)}},
 		"schema":    {Tools: []model.Spec{{Schema: json.RawMessage(long)}}},
 		"about":     {Tools: []model.Spec{{Description: long}}},
 	} {

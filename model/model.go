@@ -1,6 +1,6 @@
 // Package model is what the runtime asks of a language model: one request, one
-// answer, what it cost. Whoever answers is a package of its own on its shelf: so
-// far scripted.
+// answer, what it cost. Whoever answers is a package of its own on its shelf:
+// openai, scripted.
 package model
 
 import (
@@ -31,6 +31,9 @@ type Message struct {
 	Calls []Call `json:"calls,omitempty"`
 	// Results answer the calls of the assistant message before, in request order (Role Tool).
 	Results []Result `json:"results,omitempty"`
+	// Blocks are an assistant message in the order in which it was written, with
+	// what its provider wants back; see [Message.Pieces]. Nil = Text, then Calls.
+	Blocks []events.Block `json:"blocks,omitempty"`
 }
 
 // Call is a tool call in the transcript. ID is ours ("t1.c0"), unique in the run.
@@ -64,20 +67,41 @@ type Request struct {
 	Messages  []Message `json:"messages"`
 	Tools     []Spec    `json:"tools,omitempty"`
 	MaxTokens int       `json:"max_tokens,omitempty"` // 0 = the provider's default
+	// Thinking is how much the model may think before it answers: off, minimal,
+	// low, medium, high; empty = as the model is configured.
+	Thinking string `json:"thinking,omitempty"`
+	// Format asks for an answer that is JSON of a schema; nil = text.
+	Format *Format `json:"format,omitempty"`
 	// AttemptID is ours for this wire call ("RUN.e1.t3.a1": epoch, turn, attempt): clients send it along
 	// where the provider takes a request id, so that a line of its invoice can be
 	// told from any other. It is not part of the hash.
 	AttemptID string `json:"-"`
 }
 
+// Format is a JSON Schema that an answer's text has to fit. Providers hold to it
+// as well as they can; whoever asks checks.
+type Format struct {
+	Name   string          `json:"name"`
+	Schema json.RawMessage `json:"schema"`
+}
+
 // Response is a model's answer.
 type Response struct {
 	// Model is the model that served, which prices and usage follow.
-	Model      string
+	Model string
+	// Route is the configured model that took the call, where that is another
+	// than the one asked for; empty = that one.
+	Route      string
 	Text       string
 	Calls      []events.ToolCall
-	StopReason string // end_turn, tool_use, max_tokens, refusal
+	Blocks     []events.Block // see [events.ModelCallFinished]
+	StopReason string         // end_turn, tool_use, max_tokens, refusal
 	Usage      events.Usage
+	// RawUsage is the provider's own account of usage, nil if it gave none.
+	RawUsage json.RawMessage
+	// RequestID is the provider's name for the call; empty = none.
+	RequestID string
+	Degraded  *events.Degraded
 }
 
 // Model answers requests. Safe for concurrent use. It never retries: every
@@ -85,6 +109,22 @@ type Response struct {
 // provider said something about it.
 type Model interface {
 	Call(ctx context.Context, r Request) (Response, error)
+}
+
+// Streamer is a [Model] that tells an answer while it is being written, to
+// whoever watches. told is called by the goroutine of the call, in order, and
+// never after Stream has returned; what it was told of a call that fails is void.
+type Streamer interface {
+	Model
+	Stream(ctx context.Context, r Request, told func(Delta)) (Response, error)
+}
+
+// Delta is the next part of an answer. It is not redacted.
+type Delta struct {
+	Kind string // a kind of [events.Block]
+	Call int    // of kind call: its index; Text is part of its arguments
+	Name string // of kind call: the tool, told once
+	Text string
 }
 
 // Error is a call that gave no usable answer.

@@ -83,10 +83,15 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	}
 	cost, rates := s.w.cfg.Prices.Price(resp.Model, began, resp.Usage)
 	e := events.ModelCallFinished{
-		Turn: step.Turn, Attempt: attempt, Model: req.Model, ServedModel: resp.Model, Text: resp.Text, ToolCalls: resp.Calls,
-		StopReason: resp.StopReason, Usage: resp.Usage, Cost: cost, Rates: rates, LatencyMS: took,
+		Turn: step.Turn, Attempt: attempt, Model: req.Model, ServedModel: resp.Model, Text: resp.Text, ToolCalls: resp.Calls, Blocks: resp.Blocks,
+		StopReason: resp.StopReason, Usage: resp.Usage, RawUsage: resp.RawUsage, RequestID: resp.RequestID, Degraded: resp.Degraded,
+		Cost: cost, Rates: rates, LatencyMS: took,
 	}
 	err = s.Record(rctx, e)
+	if errors.Is(err, events.ErrTooLarge) && e.Blocks != nil {
+		e.Blocks = nil // a provider can do without its reasoning; the answer is paid for
+		err = s.Record(rctx, e)
+	}
 	if errors.Is(err, events.ErrTooLarge) {
 		return s.recordModelError(rctx, step.Turn, attempt, held, &model.Error{Kind: "answer_too_large", Usage: &resp.Usage, Model: resp.Model, Err: err}, took)
 	}
@@ -110,7 +115,7 @@ func (s *session) askModel(ctx context.Context, m model.Model, req model.Request
 func (s *session) recordModelError(ctx context.Context, turn, attempt int, held events.ID, me *model.Error, took int64) error {
 	e := events.ModelCallError{
 		Turn: turn, Attempt: attempt, Model: s.agent.Model, Retryable: me.Retryable, LatencyMS: took,
-		Error: events.ErrorInfo{Kind: me.Kind, Message: me.Error()}, Usage: me.Usage,
+		Error: events.ErrorInfo{Kind: me.Kind, Message: me.Error()}, ServedModel: me.Model, Usage: me.Usage,
 	}
 	if me.Usage != nil {
 		served := me.Model

@@ -417,6 +417,9 @@ func (s *session) exempt(p events.Payload) (all []string) {
 		for i, c := range p.ToolCalls {
 			add(fmt.Sprintf("/tool_calls/%d/arguments", i), c.Name)
 		}
+		if len(p.Blocks) > 0 {
+			all = append(all, "/blocks/*/data") // signatures and cipher text, which look like keys
+		}
 	case events.ToolExecutionStarted:
 		add("/arguments", p.Tool)
 	case events.ToolExecutionBlocked:

@@ -27,6 +27,8 @@ import (
 type workerFlags struct {
 	agents       string
 	policies     []string
+	modelConfig  string
+	secrets      map[string]string // by name
 	payments     string
 	paymentsMode string
 	refundWait   time.Duration
@@ -47,6 +49,7 @@ func (w *workerFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.agents, "agents", "", "directory with NAME/AGENT.md files, or one such file (DAYBOOK_AGENTS)")
 	f.StringSliceVar(&w.policies, "policy", nil, "scripted model as NAME=FILE: agents use it as model scripted/NAME; repeatable, or with commas (DAYBOOK_POLICIES)")
+	f.StringVar(&w.modelConfig, "model-config", "", modelConfigUsage)
 	f.StringVar(&w.payments, "payments", "", "registers check_refund and refund against this payments service (DAYBOOK_PAYMENTS_URL)")
 	f.StringVar(&w.paymentsMode, "payments-recovery", "opaque", "how the payments service can be recovered: opaque, keyed or probe")
 	f.DurationVar(&w.refundWait, "payments-timeout", 10*time.Second, "how long one refund may take")
@@ -132,7 +135,7 @@ func (w *workerFlags) addModels(models map[string]model.Model) error {
 			return err
 		}
 	}
-	return nil
+	return w.configuredModels(models)
 }
 
 // loadAgents loads what --agents names, and the refunds agent where its tools are.
@@ -181,6 +184,7 @@ func (a *app) work(ctx context.Context, w *workerFlags, project bool) error {
 	if err := w.check(a); err != nil {
 		return err
 	}
+	w.secrets = a.opts.Secrets
 	cfg, err := w.config()
 	if err != nil {
 		return err

@@ -18,6 +18,10 @@ var packages = map[string]string{
 	"model":           "internal/strictyaml events redact internal/canonical internal/fault internal/telemetry",
 	"model/...":       "model internal/strictyaml events redact internal/canonical internal/fault internal/telemetry",
 	"model/modeltest": "model model/scripted events redact internal/canonical",
+	// What clients of providers share; see docs/decisions/0022.
+	"model/internal/...": "model events redact",
+	"model/openai":       "model model/internal/... events redact internal/canonical",
+	"model/anthropic":    "model model/internal/... events redact internal/canonical",
 
 	"tools":           "events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"tools/...":       "tools tools/netguard events redact internal/canonical internal/fault internal/telemetry",
@@ -101,7 +105,7 @@ var packages = map[string]string{
 
 const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/sqlstore ledger/postgres ledger/sqlite " +
 	"events events/memory events/jetstream redact migrations " +
-	"internal/canonical internal/telemetry internal/embedded internal/fault internal/torture"
+	"internal/canonical internal/telemetry internal/embedded internal/fault internal/strictyaml internal/torture"
 
 // forTests is what any test may import of this module, besides what its package
 // may: servers, and the adapters that stand in for the outside world.
@@ -132,6 +136,8 @@ var modules = map[string]string{
 	"github.com/santhosh-tekuri/jsonschema/v6": "tools",
 	"github.com/google/jsonschema-go":          "tools tools/...",
 	"github.com/modelcontextprotocol/go-sdk":   "tools/mcp examples/...", // the client; see docs/decisions/0020
+	"github.com/openai/openai-go/v3":           "model/openai", // heavy: linked by cmd/runner alone; see docs/decisions/0022
+	"github.com/anthropics/anthropic-sdk-go":   "model/anthropic",
 	"github.com/tetratelabs/wazero":            "tools/sandbox/wasm",
 	"github.com/dop251/goja":                   "tools/sandbox/javascript",
 	"github.com/coregx/ahocorasick":            "redact",
@@ -181,6 +187,7 @@ var longFiles = map[string]string{}
 var sleeps = map[string]string{
 	"internal/testenv/postgres.go":  "between two looks at the connections of a database, which nothing announces",
 	"tools/effect_time_test.go":     "in a synctest bubble: a tool that is deaf to its context",
+	"model/openai/refusal_test.go":  "in a synctest bubble: a provider that is slow",
 	"tools/netguard/limits_test.go": "in a synctest bubble: a site that is slow",
 	"bench/load.go":                 "a program: it looks at a consumer's lag, which nothing announces",
 	"bench/queue.go":                "a program: it looks at the ledger, and waits for leases to lapse",

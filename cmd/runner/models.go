@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/daybookhq/daybook/internal/strictyaml"
+	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/openai"
+)
+
+const modelConfigUsage = "file that says which model providers there are, docs/models.md (DAYBOOK_MODEL_CONFIG)"
+
+// apis are the wire formats that a model's provider may speak.
+var apis = []string{openai.Responses, openai.Chat}
+
+// configuredModels adds the models of --model-config. Keys in it are names of
+// secrets, never values: a file is copied, printed and checked in.
+func (w *workerFlags) configuredModels(models map[string]model.Model) error {
+	if w.modelConfig == "" {
+		return nil
+	}
+	b, err := os.ReadFile(w.modelConfig)
+	if err != nil {
+		return usagef("--model-config: %w", err)
+	}
+	f, m := strictyaml.Parse(filepath.Base(w.modelConfig), b, 0)
+	mms := m.Maps("models")
+	if len(mms) == 0 {
+		m.Fault("models", "missing; write a list with at least one entry that has name and api")
+	}
+	for _, mm := range mms {
+		name := mm.Need("name", "what agents write as their model, such as gpt-5")
+		if _, twice := models[name]; twice {
+			mm.Fault("name", "there is a model %q already; give each its own name", name)
+		}
+		c := w.readModel(mm, name)
+		mm.Done("a model")
+		if f.Err() != nil {
+			continue // say all faults first
+		}
+		if models[name], err = openai.New(c); err != nil {
+			mm.Fault("base_url", "%v", err)
+		}
+	}
+	m.Done("a model configuration")
+	if err := f.Err(); err != nil {
+		return usagef("--model-config: %w", err)
+	}
+	return nil
+}
+
+func (w *workerFlags) readModel(m *strictyaml.Map, name string) openai.Config {
+	c := openai.Config{
+		API: m.Need("api", strings.Join(apis, " or ")), BaseURL: m.Text("base_url"), Model: m.Text("model"),
+		Key: w.secret(m, "key"), Thinking: m.Text("thinking"), Idle: m.Duration("idle"),
+	}
+	if c.Model == "" {
+		c.Model = name
+	}
+	if c.API != "" && c.API != openai.Responses && c.API != openai.Chat {
+		m.Fault("api", "there is no api %q; want %s", c.API, strings.Join(apis, " or "))
+	}
+	if u := c.BaseURL; strings.Contains(u, "@") || strings.Contains(u, "?") {
+		m.Fault("base_url", "want an address without a password or a query; a key goes into key: secret://NAME")
+	}
+	if m.Has("headers") {
+		h := m.Map("headers")
+		c.Headers = map[string]string{}
+		for _, k := range h.Keys() {
+			c.Headers[k] = h.Text(k)
+			if strings.HasPrefix(c.Headers[k], "secret://") {
+				c.Headers[k] = w.secret(h, k)
+			}
+		}
+	}
+	if m.IsMap("fields") {
+		v := m.JSON("fields", func(_ int, _, s string) any { return s })
+		b, err := json.Marshal(v)
+		if err == nil {
+			err = json.Unmarshal(b, &c.Fields)
+		}
+		if err != nil {
+			m.Fault("fields", "want what JSON can hold: %v", err)
+		}
+	} else if m.Has("fields") {
+		m.Fault("fields", "want fields of the request's body, such as {temperature: 0.2}")
+	}
+	return c
+}
+
+var handle = regexp.MustCompile(`^secret://([A-Za-z0-9_.-]{1,64})$`)
+
+// secret reads a handle. A value in its place is not repeated in the fault.
+func (w *workerFlags) secret(m *strictyaml.Map, key string) string {
+	if !m.Has(key) {
+		return ""
+	}
+	h := handle.FindStringSubmatch(m.Text(key))
+	if h == nil {
+		m.Fault(key, "want secret://NAME, and the value in a file: --secret NAME=FILE")
+		return ""
+	}
+	v, ok := w.secrets[h[1]]
+	if !ok {
+		m.Fault(key, "there is no secret %q; give --secret %s=FILE", h[1], h[1])
+	}
+	return v
+}

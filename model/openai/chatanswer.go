@@ -1,0 +1,330 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/internal/wire"
+)
+
+// chatChunk is a chunk, or a whole answer, of Chat Completions as servers send
+// it; what may come in more than one type is raw.
+type chatChunk struct {
+	Model   string                          `json:"model"`
+	Error   json.RawMessage                 `json:"error"`
+	Usage   json.RawMessage                 `json:"usage"`
+	Groq    struct{ Usage json.RawMessage } `json:"x_groq"`
+	Choices []struct {
+		Index        int             `json:"index"`
+		Delta        chatDelta       `json:"delta"`
+		Message      chatDelta       `json:"message"`
+		FinishReason json.RawMessage `json:"finish_reason"`
+		Usage        json.RawMessage `json:"usage"`
+	} `json:"choices"`
+}
+
+type chatDelta struct {
+	Content          json.RawMessage   `json:"content"`
+	Refusal          json.RawMessage   `json:"refusal"`
+	ReasoningContent json.RawMessage   `json:"reasoning_content"`
+	Reasoning        json.RawMessage   `json:"reasoning"`
+	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
+	ToolCalls        []chatCallDelta   `json:"tool_calls"`
+}
+
+type chatCallDelta struct {
+	Index    *int            `json:"index"`
+	ID       string          `json:"id"`
+	Extra    json.RawMessage `json:"extra_content"`
+	Function struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	} `json:"function"`
+}
+
+// chatCall is a call that is being put together.
+type chatCall struct {
+	index     int // the server's; -1 = it gave none
+	id, name  string
+	arguments wire.Text
+	object    json.RawMessage // arguments that came as an object
+	extra     json.RawMessage
+}
+
+// whole reports whether its arguments are, so that more of them is another call.
+func (c *chatCall) whole() bool {
+	return c.object != nil || !c.arguments.Empty() && json.Valid([]byte(c.arguments.String()))
+}
+
+type chatAnswer struct {
+	told      func(model.Delta)
+	model     string
+	acc       *accounts
+	finished  string // finish_reason
+	done      bool   // the stream said so, or the answer was whole
+	heard     bool   // a choice came
+	refused   bool
+	text      wire.Text
+	reasoning wire.Text
+	field     string // the name that reasoning came under
+	details   []json.RawMessage
+	calls     []*chatCall
+}
+
+func (a *chatAnswer) spent() (string, *accounts) { return a.model, a.acc }
+
+func (a *chatAnswer) complete() bool { return a.finished != "" }
+
+func (a *chatAnswer) event(data []byte, whole bool) (bool, error) {
+	if len(data) == 0 {
+		a.done = true
+		return true, nil
+	}
+	var c chatChunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		return false, &model.Error{Kind: "malformed_answer", Retryable: true, Err: fmt.Errorf("the server sent %.60q: %w", data, err)}
+	}
+	if len(c.Error) > 0 && string(c.Error) != "null" {
+		e := &inStream{}
+		e.code, e.message = readError(c.Error)
+		var numbered struct{ Code, Status int }
+		if json.Unmarshal(c.Error, &numbered) == nil {
+			e.status = max(numbered.Code, numbered.Status)
+		}
+		return false, e
+	}
+	if c.Model != "" {
+		a.model = c.Model
+	}
+	for _, raw := range []json.RawMessage{c.Usage, c.Groq.Usage} {
+		if acc := account(raw); acc != nil {
+			a.acc = acc
+		}
+	}
+	for i := range c.Choices {
+		choice := &c.Choices[i]
+		if acc := account(choice.Usage); acc != nil && a.acc == nil {
+			a.acc = acc
+		}
+		if choice.Index != 0 {
+			continue // we ask for one
+		}
+		a.heard = true
+		a.add(&choice.Delta)
+		a.add(&choice.Message)
+		var why string
+		if json.Unmarshal(choice.FinishReason, &why) == nil && why != "" {
+			a.finished = why
+		}
+	}
+	a.done = a.done || whole
+	return false, nil // usage comes after the choice has finished
+}
+
+func (a *chatAnswer) add(d *chatDelta) {
+	if delta := addText(&a.text, d.Content); delta != "" {
+		a.told(model.Delta{Kind: events.BlockText, Text: delta})
+	}
+	if delta := addText(&a.text, d.Refusal); delta != "" {
+		a.refused = true
+		a.told(model.Delta{Kind: events.BlockText, Text: delta})
+	}
+	for _, r := range []struct {
+		field string
+		raw   json.RawMessage
+	}{{"reasoning_content", d.ReasoningContent}, {"reasoning", d.Reasoning}} {
+		if a.field != "" && a.field != r.field {
+			continue // the same under two names
+		}
+		if delta := addText(&a.reasoning, r.raw); delta != "" {
+			a.field = r.field
+			a.told(model.Delta{Kind: events.BlockReasoning, Text: delta})
+		}
+	}
+	a.details = append(a.details, d.ReasoningDetails...)
+	for i := range d.ToolCalls {
+		a.addCall(&d.ToolCalls[i])
+	}
+}
+
+// addText adds a string, or the texts of a list of parts.
+func addText(t *wire.Text, raw json.RawMessage) string {
+	if delta, ok := t.Add(raw); ok {
+		return delta
+	}
+	var parts []struct {
+		Text json.RawMessage `json:"text"`
+	}
+	all := ""
+	if len(raw) > 0 && raw[0] == '[' && json.Unmarshal(raw, &parts) == nil {
+		for _, p := range parts {
+			delta, _ := t.Add(p.Text)
+			all += delta
+		}
+	}
+	return all
+}
+
+func (a *chatAnswer) addCall(d *chatCallDelta) {
+	c := a.callOf(d)
+	if c.name == "" && d.Function.Name != "" {
+		c.name = d.Function.Name
+		a.told(model.Delta{Kind: events.BlockCall, Call: slices.Index(a.calls, c), Name: c.name})
+	}
+	if c.id == "" {
+		c.id = d.ID
+	}
+	if len(d.Extra) > 0 && string(d.Extra) != "null" {
+		c.extra = bytes.Clone(d.Extra)
+	}
+	raw := d.Function.Arguments
+	delta, ok := c.arguments.Add(raw)
+	if !ok && len(raw) > 0 && string(raw) != "null" {
+		c.object, delta = bytes.Clone(raw), string(raw)
+	}
+	if delta != "" {
+		a.told(model.Delta{Kind: events.BlockCall, Call: slices.Index(a.calls, c), Text: delta})
+	}
+}
+
+// callOf finds the call that a delta goes on with, or begins one. The index says
+// it where servers give one and keep to it; ids may be missing, repeated, or sent
+// with every piece.
+func (a *chatAnswer) callOf(d *chatCallDelta) *chatCall {
+	index := -1
+	if d.Index != nil {
+		index = *d.Index
+	}
+	var last *chatCall
+	for _, c := range slices.Backward(a.calls) {
+		if c.index == index && (index >= 0 || d.ID == "" || c.id == d.ID || c.id == "") {
+			last = c
+			break
+		}
+	}
+	named := d.Function.Name != ""
+	switch {
+	case last == nil,
+		d.ID != "" && last.id != "" && d.ID != last.id && named, // one index for all
+		named && last.name != "" && last.whole():
+		c := &chatCall{index: index}
+		a.calls = append(a.calls, c)
+		return c
+	}
+	return last
+}
+
+var errCut = errors.New("the stream ended before the answer did")
+
+func (a *chatAnswer) finish() (model.Response, error) {
+	switch {
+	case a.finished == "" && !a.done:
+		return model.Response{}, &model.Error{Kind: "unavailable", Retryable: true, Err: errCut}
+	case !a.heard:
+		return model.Response{}, &model.Error{Kind: "malformed_answer", Retryable: true, Err: errors.New("the answer has no choices")}
+	case a.finished == "error":
+		return model.Response{}, &model.Error{Kind: "unavailable", Retryable: true, Err: errors.New("the server ended the answer with an error")}
+	}
+	r := model.Response{Model: a.model, Text: a.text.String(), Usage: a.acc.usage()}
+	if a.acc != nil {
+		r.RawUsage = a.acc.raw
+	}
+	bs := a.reasoningBlocks()
+	if r.Text != "" {
+		bs = append(bs, events.Block{Kind: events.BlockText, Text: r.Text})
+	}
+	for _, c := range a.calls {
+		if c.name == "" && c.arguments.Empty() && c.object == nil {
+			continue // an empty delta
+		}
+		call := events.ToolCall{ProviderID: c.id, Name: c.name}
+		text := c.arguments.String()
+		if c.object != nil {
+			text = string(c.object)
+		}
+		call.Arguments, call.Malformed = model.Arguments(text)
+		b := events.Block{Kind: events.BlockCall, Call: len(r.Calls)}
+		if c.extra != nil {
+			b.Format, b.Data = Chat, encode(added{Extra: c.extra})
+		}
+		bs, r.Calls = append(bs, b), append(r.Calls, call)
+	}
+	r.Blocks = model.NeededBlocks(bs)
+	r.StopReason = chatStop(a.finished, a.refused, len(r.Calls) > 0)
+	return r, nil
+}
+
+// chatStop goes by what is there: servers say "stop" with calls, "tool_calls"
+// without, and words of their own.
+func chatStop(finished string, refused, calls bool) string {
+	switch {
+	case finished == "length" || finished == "max_tokens":
+		return "max_tokens"
+	case finished == "content_filter" || refused:
+		return "refusal"
+	case calls:
+		return "tool_use"
+	}
+	return "end_turn"
+}
+
+func (a *chatAnswer) reasoningBlocks() (bs []events.Block) {
+	for _, raw := range joinDetails(a.details) {
+		b := events.Block{Kind: events.BlockReasoning, Format: Chat}
+		add := added{Detail: raw}
+		for _, in := range []string{"text", "summary"} {
+			if s, ok := raw[in].(string); ok {
+				b.Text, add.TextIn = s, in
+				delete(raw, in)
+			}
+		}
+		b.Data = encode(add)
+		bs = append(bs, b)
+	}
+	if text := a.reasoning.String(); text != "" && bs == nil {
+		bs = append(bs, events.Block{Kind: events.BlockReasoning, Text: text, Format: Chat, Data: encode(added{Field: a.field})})
+	}
+	return bs
+}
+
+// joinDetails puts the elements of reasoning_details together that were streamed
+// in pieces: same type and index, each with more text.
+func joinDetails(raws []json.RawMessage) (ds []map[string]any) {
+	for _, raw := range raws {
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.UseNumber()
+		var d map[string]any
+		if dec.Decode(&d) != nil {
+			continue
+		}
+		i := slices.IndexFunc(ds, func(x map[string]any) bool {
+			return x["type"] == d["type"] && x["index"] == d["index"] && d["index"] != nil
+		})
+		if i < 0 {
+			ds = append(ds, d)
+			continue
+		}
+		for k, v := range d {
+			prior, isText := ds[i][k].(string)
+			more, goesOn := v.(string)
+			switch {
+			case v == nil:
+			case isText && goesOn && (k == "text" || k == "summary" || k == "data"):
+				ds[i][k] = prior + more
+			default:
+				ds[i][k] = v
+			}
+		}
+	}
+	return ds
+}
+
+func encode(v any) json.RawMessage {
+	b, _ := json.Marshal(v) // made of what was decoded
+	return b
+}
