@@ -5,6 +5,7 @@ package agents
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -30,6 +31,8 @@ type Agent struct {
 	// Groups say how Select chooses: see [Group]. Not every tool is in one.
 	Groups []Group
 	Loop   string // never empty
+	// LoopOptions are the loop's, a JSON object; nil = none.
+	LoopOptions json.RawMessage
 	// Limits bound each run; zero fields mean the defaults of package loops.
 	Limits events.Limits
 	// Timeout bounds a run from when it is queued; zero means none.
@@ -100,9 +103,11 @@ func (a *Agent) Hash() events.Hash {
 		Taint       string        `json:"taint,omitempty"`
 		ApprovalTTL time.Duration `json:"approval_timeout,omitempty"`
 		Unpriced    string        `json:"budget_unpriced,omitempty"`
-	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced})
+
+		LoopOptions json.RawMessage `json:"loop_options,omitempty"`
+	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions})
 	if err != nil {
-		// Only text that is not UTF-8 fails, and Parse lets none in.
+		// Only text that is not UTF-8 and options that are not JSON fail, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))
 	}
 	return sha256.Sum256(append([]byte("daybook/agent/1\x00"), b...))

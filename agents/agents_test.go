@@ -13,6 +13,9 @@ import (
 
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/loops/revise"
+	"github.com/daybookhq/daybook/loops/singleshot"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -37,7 +40,7 @@ func TestLoad(t *testing.T) {
 // Every file in testdata/bad has its faults beside it, in a .txt file.
 func TestFaults(t *testing.T) {
 	l := agents.Loader{
-		Loops: []string{"singleshot", "revise"}, Tools: []string{"lookup_order", "refund"}, Models: []string{"m", "scripted/refunds"},
+		Loops: []string{"singleshot", "revise"}, Strategies: []loops.Loop{singleshot.New(), revise.New()}, Tools: []string{"lookup_order", "refund"}, Models: []string{"m", "scripted/refunds"},
 	}
 	files, err := filepath.Glob("testdata/bad/*.md")
 	if err != nil || len(files) == 0 {
@@ -102,6 +105,8 @@ func TestHash(t *testing.T) {
 		{"a choice of tools", "loop:", "select: 2\nloop:", false},
 		{"the time to approve", "loop:", "approval_timeout: 1h\nloop:", false},
 		{"the prompt", "no instruction", "an instruction", false},
+		{"the loop in fields", "loop: singleshot", "loop: { strategy: singleshot }", true},
+		{"an option of the loop", "loop: singleshot", "loop: { strategy: singleshot, n: 1 }", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,6 +115,15 @@ func TestHash(t *testing.T) {
 				t.Errorf("same hash: %t, want %t", got == base, tt.same)
 			}
 		})
+	}
+}
+
+// PR-15: the options form names a loop and what it needs.
+func TestLoopOptions(t *testing.T) {
+	const text = "---\nname: a\nmodel: m\nloop:\n  strategy: revise\n  validators: [schema, words]\n  max_revisions: 2\n---\nPrompt.\n"
+	a, err := agents.Loader{Loops: []string{"revise"}, Strategies: []loops.Loop{revise.New()}}.Parse("x", []byte(text))
+	if err != nil || a.Loop != "revise" || string(a.LoopOptions) != `{"max_revisions":2,"validators":["schema","words"]}` {
+		t.Errorf("%+v %v", a, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/strictyaml"
+	"github.com/daybookhq/daybook/loops"
 )
 
 // Loader reads definitions and checks them against what the process has. The
@@ -19,6 +20,9 @@ type Loader struct {
 	Loops  []string // nil = not checked
 	Tools  []string // nil = not checked
 	Models []string // nil = not checked
+	// Strategies check the options of the loops that they are; the options of others
+	// are read and not checked.
+	Strategies []loops.Loop
 }
 
 // Load reads one file with the zero [Loader].
@@ -122,8 +126,8 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 		Description: m.Text("description"),
 		Model:       m.Need("model", "the model's name, such as scripted/refunds"),
 		Tools:       m.Texts("tools"),
-		Loop:        m.Text("loop"),
 	}
+	l.readLoop(m, a)
 	if a.Name != "" && !events.ValidName(a.Name) {
 		m.Fault("name", "want 1 to 64 letters, digits, \"_\" and \"-\", got %q", a.Name)
 	}
@@ -132,12 +136,6 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 	a.Groups = readGroups(m, a)
 	if a.Model != "" && l.Models != nil && !slices.Contains(l.Models, a.Model) {
 		m.Fault("model", "there is no model %q; %s", a.Model, choice(a.Model, l.Models))
-	}
-	switch {
-	case m.Has("loop") && a.Loop != "" && l.Loops != nil && !slices.Contains(l.Loops, a.Loop):
-		m.Fault("loop", "there is no loop %q; %s", a.Loop, choice(a.Loop, l.Loops))
-	case a.Loop == "":
-		a.Loop = DefaultLoop
 	}
 	if lm := m.Map("limits"); lm != nil {
 		a.Limits = events.Limits{

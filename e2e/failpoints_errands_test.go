@@ -42,6 +42,7 @@ var errands = []errand{
 	{"retry", []string{"retry.before_commit"}, false, false, retryErrand},
 	{"requeue", []string{"requeue.before_commit", "requeue.after_commit"}, true, false, retryErrand},
 	{"fork", []string{"fork.before_commit", "fork.after_commit"}, true, false, forkErrand},
+	{"artifact", []string{"artifact.after_blob", "artifact.before_event"}, false, false, artifactErrand},
 	{"reconcile", []string{"reopen.before_commit", "reopen.after_commit", "reconcile.before_commit", "reconcile.after_commit"}, true, true, reconcileErrand},
 }
 
@@ -264,6 +265,27 @@ func waitingErrand(t *testing.T, c *errandCase) {
 	hs, err := c.site.store.Handoffs(t.Context(), ledger.HandoffFilter{Run: r.ID, States: []ledger.HandoffState{ledger.HandoffOpen}})
 	if err != nil || len(hs) != 0 {
 		t.Errorf("open hand-offs %+v, %v", hs, err)
+	}
+}
+
+// artifactErrand writes something that is refused once.
+func artifactErrand(t *testing.T, c *errandCase) {
+	r := c.submit(t, runtime.Submit{Agent: "writer", Input: "write"})
+	c.work(t, nil, func() error { return errors.Join(c.ended(t, r.ID), c.site.fed(t)) })
+	if got := c.read(t, r.ID); got.StoppedBy != events.StoppedByArtifactFinished {
+		t.Errorf("run is %s by %s: %s", got.State, got.StoppedBy, got.Error)
+	}
+	vs, err := c.site.store.Artifacts(t.Context(), ledger.ArtifactFilter{Run: r.ID})
+	if err != nil || len(vs) != 2 || vs[0].Verdict != ledger.VersionAccepted || vs[1].Verdict != ledger.VersionRefused || vs[0].Content == vs[1].Content {
+		t.Fatalf("versions %+v, %v", vs, err)
+	}
+	for i, want := range []string{"a second draft", "a first draft"} {
+		if b, _, err := c.site.store.Blob(t.Context(), "acme", vs[i].Content); err != nil || string(b) != want {
+			t.Errorf("revision %d is %q, %v; want %q", vs[i].Revision, b, err, want)
+		}
+	}
+	if n, m := c.told(t, r.ID, "artifact_revision_started"), c.told(t, r.ID, "artifact_finished"); n != 1 || m != 1 {
+		t.Errorf("%d revisions, %d ends; want one each", n, m)
 	}
 }
 

@@ -94,8 +94,6 @@ var absent = map[string]string{
 	"redact.before":          "redaction is a pure step inside the recording of an event: a kill there is a kill before journal.before_send",
 	"checkpoint.before_sign": "signed checkpoints are not built yet",
 	"checkpoint.after_write": "signed checkpoints are not built yet",
-	"artifact.after_blob":    "artifacts are not built yet",
-	"artifact.before_event":  "artifacts are not built yet",
 }
 
 // mayMiss are visits that need not happen, with the reason.

@@ -62,6 +62,8 @@ type RunQueued struct {
 	Attempt int   `json:"attempt,omitempty"`
 	// Schedule names the schedule that submitted the run.
 	Schedule string `json:"schedule,omitempty"`
+	// Loop is the loop that the submission chose, with its options; nil = its agent's.
+	Loop json.RawMessage `json:"loop,omitempty"`
 }
 
 // Fork names the history that a run begins with: the events of Run up to Seq,
@@ -94,16 +96,18 @@ type Limits struct {
 
 // RunStarted freezes what the run is bound to, by hash; the bodies are blobs.
 type RunStarted struct {
-	Worker      string        `json:"worker"`
-	Agent       string        `json:"agent"`
-	AgentHash   Hash          `json:"agent_hash"`
-	PromptHash  Hash          `json:"prompt_hash"` // blob: the composed system prompt
-	Model       string        `json:"model"`
-	Loop        string        `json:"loop"`
-	LoopVersion int           `json:"loop_version"`
-	Validators  []string      `json:"validators,omitempty"`
-	Tools       []ToolBinding `json:"tools"`
-	Limits      Limits        `json:"limits"`
+	Worker      string `json:"worker"`
+	Agent       string `json:"agent"`
+	AgentHash   Hash   `json:"agent_hash"`
+	PromptHash  Hash   `json:"prompt_hash"` // blob: the composed system prompt
+	Model       string `json:"model"`
+	Loop        string `json:"loop"`
+	LoopVersion int    `json:"loop_version"`
+	// LoopOptions are those of the loop, as it reads them; nil = none.
+	LoopOptions json.RawMessage `json:"loop_options,omitempty"`
+	Validators  []string        `json:"validators,omitempty"`
+	Tools       []ToolBinding   `json:"tools"`
+	Limits      Limits          `json:"limits"`
 	// Policy is nil for one that asks for nothing and denies nothing.
 	Policy *Policy `json:"policy,omitempty"`
 	// Select is how many of Tools a model call is shown; 0 = all.

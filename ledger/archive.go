@@ -143,6 +143,24 @@ type Queries interface {
 	Pending(ctx context.Context, run events.RunID) ([]events.Fact, error)
 }
 
+// ArtifactFilter selects versions of artifacts, newest first; zero fields select all.
+type ArtifactFilter struct {
+	Tenant string
+	Run    events.RunID
+	Name   string
+	// Verdict is accepted, refused or none; empty = any.
+	Verdict   string
+	Limit     int // 0 = 50
+	BeforeRun events.RunID
+	BeforeSeq uint64
+}
+
+// Artifacts lists what was judged. Safe for concurrent use. Their contents are
+// blobs, see [Archive].
+type Artifacts interface {
+	Artifacts(ctx context.Context, f ArtifactFilter) ([]ArtifactVersion, error)
+}
+
 // Incoming is one journal message, decoded event by event.
 type Incoming struct {
 	Message  events.Message
@@ -199,6 +217,7 @@ type Store interface {
 	Seals
 	Archive
 	Queries
+	Artifacts
 	Projection
 	Verifier
 	Rollbacks

@@ -33,11 +33,37 @@ type Artifact struct {
 	At      time.Time
 }
 
+// ArtifactVersion is a row of artifact_versions: one that was judged.
+type ArtifactVersion struct {
+	Run      events.RunID
+	Seq      uint64 // of the verdict
+	Tenant   string
+	Name     string
+	Revision int // 0 = the first answer
+	Turn     int
+	Verdict  string // accepted, refused, or none: the host's code failed
+	// Validator refused it; empty: the parser did, or nobody.
+	Validator string
+	// Issues is the list of what was found, or of the one error.
+	Issues  json.RawMessage
+	Content events.Hash // zero = there is none
+	Bytes   int64
+	At      time.Time
+}
+
+// Verdicts of an [ArtifactVersion]. Stored; never renamed.
+const (
+	VersionAccepted = "accepted"
+	VersionRefused  = "refused"
+	VersionNone     = "none"
+)
+
 // Rows is what folding adds to the projections. The zero value is ready.
 type Rows struct {
 	Calls     []CallRecord
 	Models    []ModelCallRow // each seq once, in its newest form
 	Artifacts []Artifact
+	Versions  []ArtifactVersion
 
 	model map[modelRowKey]int
 }
@@ -117,12 +143,34 @@ func (f *Fold) Apply(e events.Event, out *Rows) error {
 		t.Turns++
 	case events.ArtifactFinished:
 		out.Artifacts = append(out.Artifacts, Artifact{e.RunID, e.Seq, e.Tenant, clean(d.Name), d.Content, d.Bytes, e.Time})
+	case events.ArtifactValidationFinished:
+		out.Versions = append(out.Versions, versionOf(e, d))
 	default:
 		f.applyState(e)
 		f.applyModel(e, out)
 		f.applyCall(e, out)
 	}
 	return nil
+}
+
+func versionOf(e events.Event, d events.ArtifactValidationFinished) ArtifactVersion {
+	v := ArtifactVersion{
+		Run: e.RunID, Seq: e.Seq, Tenant: e.Tenant, Name: clean(d.Artifact), Revision: d.Revision, Turn: d.Turn, Verdict: VersionRefused,
+		Validator: clean(d.Validator), Content: d.Content, Bytes: d.Bytes, At: e.Time,
+	}
+	issues := d.Issues
+	switch {
+	case d.Error != nil:
+		v.Verdict = VersionNone
+		issues = []events.ArtifactIssue{{Path: d.Error.Kind, Message: d.Error.Message}}
+	case d.OK:
+		v.Verdict = VersionAccepted
+	}
+	if issues == nil {
+		issues = []events.ArtifactIssue{}
+	}
+	v.Issues = rawOf(issues)
+	return v
 }
 
 // applyState folds what the run waits for and how it ended.

@@ -61,6 +61,9 @@ type Submission struct {
 	Schedule string
 	// Budget limits what the run may spend with its retries, forks and children; nil = no limit of its own.
 	Budget *events.PicoUSD
+	// Loop chooses the run's loop and its options, for it, its retries and its forks;
+	// zero = its agent's. A schedule has none.
+	Loop redact.JSON
 }
 
 // Run is a row of runs.
@@ -107,6 +110,8 @@ type Run struct {
 	ForkOf      events.RunID
 	ForkSeq     uint64
 	ForkEffects ForkEffects
+	// Loop is what the submission chose; nil = its agent's.
+	Loop json.RawMessage
 	// Unreadable says why the last holder could not read the run's history.
 	Unreadable string
 }

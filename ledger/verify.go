@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -263,9 +264,19 @@ func (c *RunCheck) queued(q events.RunQueued, fault func(string, ...any)) {
 		fault("it begins with run %s up to event %d, effects %q, in run_queued; with run %s up to event %d, effects %q, in runs",
 			f.Run, f.Seq, f.Effects, c.run.ForkOf, c.run.ForkSeq, c.run.ForkEffects)
 	}
+	if string(q.Loop) != string(c.run.Loop) {
+		fault("its loop is %s in run_queued, %s in runs", shown(q.Loop), shown(c.run.Loop))
+	}
 	if !c.origin.IsZero() && q.Fork != nil && f.Hash != c.origin {
 		fault("it begins with event %d of run %s as hash %s, that event has %s", f.Seq, f.Run, f.Hash, c.origin)
 	}
+}
+
+func shown(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return "its agent's"
+	}
+	return string(raw)
 }
 
 func redacted(s string) bool { return strings.Contains(s, "[REDACTED:") }

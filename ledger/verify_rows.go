@@ -11,7 +11,7 @@ import (
 
 // Differences compares a stored row of a projection with the one that folding
 // the history anew gives, field by field; it is empty if they are the same.
-func Differences[T CallRecord | ModelCallRow | Artifact | Totals](stored, folded T) string {
+func Differences[T CallRecord | ModelCallRow | Artifact | ArtifactVersion | Totals](stored, folded T) string {
 	var ds []string
 	a, b := reflect.ValueOf(stored), reflect.ValueOf(folded)
 	for i := range a.NumField() {

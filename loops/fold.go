@@ -50,13 +50,18 @@ func (h *History) fold(e events.Event) {
 	case events.ModelCallError:
 		h.modelFailed(p)
 	case events.ArtifactValidationFinished:
-		if p.Turn == h.turn.number {
+		if p.Turn == h.turn.number && h.turn.validation == nil {
 			h.turn.validation = &p
 		}
 	case events.ArtifactRevisionStarted:
 		h.closeTurn()
 		h.revision = p.Revision
+		h.turn.revised = true
 		h.notes = append(h.notes, p.Input)
+	case events.ArtifactFinished:
+		h.turn.accepted = &p
+	case events.ArtifactFailed:
+		h.turn.rejected = &p
 	default:
 		h.foldTool(e.Data)
 	}

@@ -56,6 +56,9 @@ type turn struct {
 	told        bool
 	control     int // index of the first call that ends the run, or -1
 	validation  *events.ArtifactValidationFinished
+	revised     bool // a revision of the answer was asked for
+	accepted    *events.ArtifactFinished
+	rejected    *events.ArtifactFailed
 }
 
 // offer is what the model was last shown.
@@ -344,3 +347,14 @@ func (h *History) Validation() *events.ArtifactValidationFinished { return h.tur
 
 // Revision returns how many revisions of the artifact were asked for.
 func (h *History) Revision() int { return h.revision }
+
+// Revised reports whether a revision of the answer in hand was asked for: the next
+// turn is to answer that.
+func (h *History) Revised() bool { return h.turn.revised }
+
+// Accepted returns the artifact that the turn in hand ended with, nil for none.
+func (h *History) Accepted() *events.ArtifactFinished { return h.turn.accepted }
+
+// Rejected returns how the revisions ended without an artifact in the turn in
+// hand, nil if they did not.
+func (h *History) Rejected() *events.ArtifactFailed { return h.turn.rejected }

@@ -131,9 +131,11 @@ func noteOf(q events.RunQueued) string {
 	return inputText(q.Input)
 }
 
-// say is a word of the user to the model: an answered turn is over by it.
+// say is a word of the user to the model: an answered turn is over by it, and so
+// are the revisions of its artifact, whose count begins anew.
 func (h *History) say(note string) {
 	h.notes = append(h.notes, note)
+	h.revision = 0
 	if h.turn.answer != nil {
 		h.openTurn(h.turn.number + 1)
 	}

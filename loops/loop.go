@@ -23,6 +23,31 @@ type Loop interface {
 	Next(h *History) (Step, error)
 }
 
+// Configured is a loop that takes options, which a run is bound to with it: they
+// are in [events.RunStarted].LoopOptions.
+type Configured interface {
+	Loop
+	// Options checks options, a JSON object or nil for none, and says what they
+	// name. An error joins one [*OptionError] for each fault.
+	Options(options json.RawMessage) (Needs, error)
+}
+
+// Needs is what options of a loop name of the host's code.
+type Needs struct{ Parsers, Validators, Repairers []string }
+
+// OptionError is one thing wrong with a loop's options.
+type OptionError struct {
+	Field   string // empty = the options as a whole
+	Message string // what is wrong, and what to write instead
+}
+
+func (e *OptionError) Error() string {
+	if e.Field == "" {
+		return e.Message
+	}
+	return e.Field + ": " + e.Message
+}
+
 // Step is what the runtime does next. The set is closed.
 type Step interface{ step() }
 
@@ -31,6 +56,9 @@ type Step interface{ step() }
 type CallModel struct {
 	Turn     int // from 1
 	Messages []model.Message
+	// WithoutTools shows the model none of the run's tools: calls that it asks for
+	// all the same are not performed in this turn.
+	WithoutTools bool
 }
 
 // CallTools performs the calls of a turn that have no outcome yet, in request order.
@@ -49,12 +77,34 @@ type PendingCall struct {
 	Malformed bool
 }
 
-// CheckArtifact runs a validator by name.
+// CheckArtifact has the answer of a turn parsed, stored and judged, by host code
+// that is named: a version of the artifact, and a verdict on it.
 type CheckArtifact struct {
-	Turn      int
-	Validator string
-	Text      string
+	Turn       int
+	Artifact   string
+	Revision   int // 0 = the first answer
+	Parser     string
+	Validators []string
+	Text       string
 }
+
+// ReviseArtifact has host code, which is named, say what to ask of the model after
+// a verdict that refused.
+type ReviseArtifact struct {
+	Turn     int
+	Artifact string
+	Revision int // of the version that is asked for, from 1
+	Parser   string
+	Repairer string
+	Text     string // that was refused
+	Verdict  events.ArtifactValidationFinished
+}
+
+// AcceptArtifact ends the revisions with an accepted version.
+type AcceptArtifact struct{ Artifact events.ArtifactFinished }
+
+// RejectArtifact ends the revisions without one.
+type RejectArtifact struct{ Artifact events.ArtifactFailed }
 
 // Await parks the run until something happens.
 type Await struct {
@@ -72,8 +122,11 @@ type Stop struct {
 	Err *events.ErrorInfo
 }
 
-func (CallModel) step()     {}
-func (CallTools) step()     {}
-func (CheckArtifact) step() {}
-func (Await) step()         {}
-func (Stop) step()          {}
+func (CallModel) step()      {}
+func (CallTools) step()      {}
+func (CheckArtifact) step()  {}
+func (ReviseArtifact) step() {}
+func (AcceptArtifact) step() {}
+func (RejectArtifact) step() {}
+func (Await) step()          {}
+func (Stop) step()           {}

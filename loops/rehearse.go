@@ -76,8 +76,8 @@ func (r *rehearsal) compare(e events.Event) {
 		if p.Repeated {
 			r.call(e.Seq, p.Call)
 		}
-	case events.ArtifactValidationStarted:
-		r.want(e.Seq, fmt.Sprintf("check of the artifact of turn %d", h.Turn()), func(s Step) bool { _, ok := s.(CheckArtifact); return ok })
+	case events.ArtifactValidationStarted, events.ArtifactRevisionStarted, events.ArtifactFinished, events.ArtifactFailed:
+		r.artifact(e.Seq, p)
 	case events.RunParked:
 		r.parked(e.Seq, p)
 	case events.RunFinished:
@@ -156,8 +156,8 @@ func (r *rehearsal) failed(seq uint64, p events.RunFailed) {
 	case events.StoppedByDeadline, events.StoppedByBudget, events.StoppedByCancelled:
 		return // the runtime's
 	}
-	if len(r.h.InDoubt()) > 0 || p.Error.Kind == "output_too_large" {
-		return
+	if len(r.h.InDoubt()) > 0 || p.Error.Kind == "output_too_large" || p.Error.Kind == events.KindRepairer {
+		return // the runtime's too
 	}
 	r.want(seq, fmt.Sprintf("fail: %s (%s)", p.StoppedBy, p.Error.Kind), func(s Step) bool {
 		stop, ok := s.(Stop)
@@ -213,8 +213,8 @@ func describe(s Step) string {
 			text += fmt.Sprintf(" and %d more", n)
 		}
 		return text
-	case CheckArtifact:
-		return fmt.Sprintf("check of the artifact of turn %d by %s", s.Turn, s.Validator)
+	case CheckArtifact, ReviseArtifact, AcceptArtifact, RejectArtifact:
+		return describeArtifact(s)
 	case Await:
 		return "wait for " + string(s.Reason)
 	case Stop:

@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/redact"
 )
 
@@ -71,6 +72,10 @@ type Submit struct {
 	// Budget is what the run may spend in all, with its retries, forks and
 	// children; nil = what its agent says, which may be no limit.
 	Budget *events.PicoUSD
+	// Loop is the loop that the run, its retries and its forks work by, with its
+	// options, instead of its agent's; zero = the agent's. One that a worker does not
+	// know, or options that it refuses, fail the run before its first turn.
+	Loop loops.Selection
 }
 
 var (
@@ -120,9 +125,21 @@ func (c *Client) submission(ctx context.Context, in Submit) (ledger.Submission, 
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(in.Agent + "\x00"))
 	mac.Write(raw)
-	input, err := c.redactor.ForTenant(key).JSON(json.RawMessage(raw))
+	red := c.redactor.ForTenant(key)
+	input, err := red.JSON(json.RawMessage(raw))
 	if err != nil {
 		return ledger.Submission{}, fmt.Errorf("%w: input: %w", ErrInvalidSubmit, err)
+	}
+	var loop redact.JSON
+	if !in.Loop.IsZero() {
+		raw, err := json.Marshal(in.Loop)
+		if err == nil {
+			mac.Write(append([]byte{0}, raw...)) // another loop is another run
+			loop, err = red.JSON(json.RawMessage(raw))
+		}
+		if err != nil {
+			return ledger.Submission{}, fmt.Errorf("%w: loop: %w", ErrInvalidSubmit, err)
+		}
 	}
 	if input.Len() > events.MaxDataBytes/2 {
 		return ledger.Submission{}, fmt.Errorf("%w: input has %d bytes, at most %d: store large values outside and pass a reference", ErrInvalidSubmit, input.Len(), events.MaxDataBytes/2)
@@ -131,9 +148,12 @@ func (c *Client) submission(ctx context.Context, in Submit) (ledger.Submission, 
 		Tenant: in.Tenant, Queue: in.Queue, Agent: in.Agent, ClientKey: in.ClientKey, Input: input, InputMAC: mac.Sum(nil),
 		Owner: in.Owner, SessionID: in.SessionID, Requires: []string{Capability(in.Agent)}, Priority: in.Priority,
 		DueAt: in.DueAt, Deadline: in.Deadline, Trace: in.Trace, Budget: in.Budget,
-		ConcurrencyKey: in.ConcurrencyKey, MaxAttempts: in.MaxAttempts,
+		ConcurrencyKey: in.ConcurrencyKey, MaxAttempts: in.MaxAttempts, Loop: loop,
 	}, nil
 }
+
+// maxLoopOptions bounds what run_queued and run_started repeat.
+const maxLoopOptions = 16 << 10
 
 // maxAttempts bounds what a client may ask for.
 const maxAttempts = 1000
@@ -150,6 +170,8 @@ func (in Submit) check() error {
 		return fmt.Errorf("%w: input is missing", ErrInvalidSubmit)
 	case in.Budget != nil && *in.Budget < 0:
 		return fmt.Errorf("%w: budget %s USD: want no negative amount", ErrInvalidSubmit, *in.Budget)
+	case in.Loop.Strategy == "" && len(in.Loop.Options) > 0, len(in.Loop.Options) > maxLoopOptions:
+		return fmt.Errorf("%w: loop %q with %d bytes of options: want a name, and %d bytes at most", ErrInvalidSubmit, in.Loop.Strategy, len(in.Loop.Options), maxLoopOptions)
 	case in.MaxAttempts < 0 || in.MaxAttempts > maxAttempts:
 		return fmt.Errorf("%w: max attempts is %d: want 0 (as the agent says) to %d", ErrInvalidSubmit, in.MaxAttempts, maxAttempts)
 	case in.Trace != "" && !traceparent.MatchString(in.Trace):

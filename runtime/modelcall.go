@@ -11,6 +11,7 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/tools"
 )
 
 var errModelTimeout = errors.New("model call timed out")
@@ -36,9 +37,12 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	if !ok {
 		return fmt.Errorf("model %q is not configured here: %w", s.agent.Model, errUnworkable)
 	}
-	specs, err := s.specs(step.Messages)
-	if err != nil {
-		return err
+	var specs []tools.Spec
+	if !step.WithoutTools {
+		var err error
+		if specs, err = s.specs(step.Messages); err != nil {
+			return err
+		}
 	}
 	req := model.Request{Model: s.agent.Model, System: s.prompt, Messages: step.Messages, MaxTokens: s.agent.Limits.MaxTokens}
 	names := make([]string, 0, len(specs))

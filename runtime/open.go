@@ -94,7 +94,7 @@ func (s *session) openEpoch(ctx context.Context, base ledger.Base) error {
 		q := events.RunQueued{
 			Agent: s.run.Agent, Input: s.run.Input, ClientKey: s.run.ClientKey, Queue: s.run.Queue, Owner: s.run.Owner,
 			Priority: s.run.Priority, Root: s.run.Root, Parent: s.run.Parent, QueuedAt: s.run.CreatedAt, Deadline: s.run.Deadline,
-			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule, Fork: s.forkOrigin(),
+			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule, Fork: s.forkOrigin(), Loop: s.run.Loop,
 		}
 		if s.run.Attempt > 1 {
 			q.Attempt = s.run.Attempt
@@ -114,6 +114,11 @@ func (s *session) bind(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("agent %q is not configured here: %w", s.run.Agent, errUnworkable)
 		}
+		sel, err := s.selection(a)
+		if err != nil {
+			return s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop_selection", Message: err.Error()}})
+		}
+		a.Loop, a.LoopOptions = sel.Strategy, sel.Options
 		s.agent, s.disp = a, s.w.dispatcher(s.red, s.run.Tenant, a.Tools)
 		var bound *events.Policy
 		if origin := s.hist.InheritedStart(); origin != nil {
@@ -123,7 +128,7 @@ func (s *session) bind(ctx context.Context) error {
 		return s.recordStarted(ctx, a)
 	}
 	s.agent = s.w.agents[started.Agent]
-	s.agent.Name, s.agent.Model, s.agent.Loop = started.Agent, started.Model, started.Loop
+	s.agent.Name, s.agent.Model, s.agent.Loop, s.agent.LoopOptions = started.Agent, started.Model, started.Loop, started.LoopOptions
 	s.agent.Limits, s.agent.Tools, s.agent.Select = started.Limits, nil, started.Select
 	for _, b := range started.Tools {
 		s.agent.Tools = append(s.agent.Tools, b.Name)
@@ -135,8 +140,11 @@ func (s *session) bind(ctx context.Context) error {
 		return fmt.Errorf("read the prompt that run %s is bound to: %w", s.run.ID, err)
 	}
 	s.prompt = string(prompt)
-	l, ok := s.w.loops[started.Loop]
-	if !ok || l.Version() < started.LoopVersion {
+	l, _, err := s.w.checkLoop(started.Loop, started.LoopOptions)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", err, errUnworkable)
+	case l.Version() < started.LoopVersion:
 		return fmt.Errorf("loop %q version %d is not available here: %w", started.Loop, started.LoopVersion, errUnworkable)
 	}
 	s.loop = l
@@ -144,7 +152,10 @@ func (s *session) bind(ctx context.Context) error {
 }
 
 func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
-	l := s.w.loops[a.Loop]
+	l, needs, err := s.w.checkLoop(a.Loop, a.LoopOptions)
+	if err != nil {
+		return err
+	}
 	s.prompt = s.red.String(a.Prompt) // as whoever resumes will read it
 	prompt, err := s.putBlob(ctx, "text/markdown", []byte(s.prompt))
 	if err != nil {
@@ -153,7 +164,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
 	s.loop = l
 	return s.Record(ctx, events.RunStarted{
 		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: a.Model,
-		Loop: l.Name(), LoopVersion: l.Version(), Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
+		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators, Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
 		Policy: s.policy.event(),
 	})
 }

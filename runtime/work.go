@@ -138,6 +138,9 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 		if err := s.bind(ctx); err != nil {
 			return false, err
 		}
+		if _, ended := s.hist.Terminal(); ended {
+			return false, nil // before its first turn
+		}
 	}
 	if s.handingOver() {
 		return true, s.park(ctx, events.RunParked{Reason: events.ParkHandover, Detail: "worker " + s.w.cfg.Name + " shut down"}, 0)
@@ -157,6 +160,14 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 		return true, s.callModel(ctx, step)
 	case loops.CallTools:
 		return true, s.callTools(ctx, step)
+	case loops.CheckArtifact:
+		return true, s.checkArtifact(ctx, step)
+	case loops.ReviseArtifact:
+		return true, s.reviseArtifact(ctx, step)
+	case loops.AcceptArtifact:
+		return true, s.Record(ctx, step.Artifact)
+	case loops.RejectArtifact:
+		return true, s.Record(ctx, step.Artifact)
 	case loops.Await:
 		return true, s.await(ctx, step)
 	case loops.Stop:

@@ -21,6 +21,7 @@ import (
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/loops/revise"
 	"github.com/daybookhq/daybook/loops/singleshot"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/redact"
@@ -77,9 +78,18 @@ type Config struct {
 	Models map[string]model.Model
 	// Prices default to the table that ships.
 	Prices *model.Prices
-	// Loops beside the ones that ship.
+	// Loops beside the ones that ship, singleshot and revise. One with the name of
+	// one of these takes its place.
 	Loops []loops.Loop
-	Waker Waker
+	// Artifacts are the parsers, validators and repairers that options of loops
+	// name, beside the ones that ship.
+	Artifacts revise.Callbacks
+	// CallbackTimeout bounds each of them. Default 1 minute.
+	CallbackTimeout time.Duration
+	// MaxArtifactBytes bounds a version of an artifact; a larger one is refused, and
+	// the model told so. Default 1 MiB.
+	MaxArtifactBytes int
+	Waker            Waker
 	// Queues to work on; empty = every queue.
 	Queues []string
 	// Concurrency is how many runs are held at once. Default 16.
@@ -116,6 +126,8 @@ func (c *Config) withDefaults() {
 	def(&c.ShutdownGrace, 20*time.Second)
 	def(&c.ModelTimeout, 2*time.Minute)
 	def(&c.StayFor, 3*time.Second)
+	def(&c.CallbackTimeout, time.Minute)
+	def(&c.MaxArtifactBytes, 1<<20)
 	def(&c.ProbeEvery, 30*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -180,12 +192,14 @@ type Worker struct {
 	reds   sync.Map // tenant → *redact.Redactor
 	agents map[string]agents.Agent
 	loops  map[string]loops.Loop
+	host   revise.Callbacks
 	ids    *events.IDs
 	log    *slog.Logger
 
 	mu       sync.Mutex
 	sessions map[events.RunID]*session
 	wg       sync.WaitGroup
+	hostCode sync.WaitGroup // callbacks, also those that were left behind
 	freed    chan struct{}
 	// life ends when the shutdown's grace is over: nothing waits beyond it.
 	life  context.Context //nolint:containedctx // it is the worker's own
@@ -203,13 +217,14 @@ func NewWorker(cfg Config) (*Worker, error) {
 		cfg:      cfg,
 		agents:   map[string]agents.Agent{},
 		loops:    map[string]loops.Loop{},
+		host:     cfg.Artifacts.WithShipped(),
 		ids:      events.NewIDs(cfg.Now, nil),
 		log:      cfg.Logger.With("worker", cfg.Name),
 		sessions: map[events.RunID]*session{},
 		freed:    make(chan struct{}, 1),
 	}
 	w.life, w.die = context.WithCancelCause(context.Background())
-	for _, l := range append([]loops.Loop{singleshot.New()}, cfg.Loops...) {
+	for _, l := range append([]loops.Loop{singleshot.New(), revise.New()}, cfg.Loops...) {
 		w.loops[l.Name()] = l
 	}
 	var errs []error
@@ -221,8 +236,8 @@ func NewWorker(cfg Config) (*Worker, error) {
 		if _, ok := cfg.Models[a.Model]; !ok {
 			errs = append(errs, fmt.Errorf("agent %q wants model %q, which is not configured", a.Name, a.Model))
 		}
-		if _, ok := w.loops[a.Loop]; !ok {
-			errs = append(errs, fmt.Errorf("agent %q wants loop %q, which does not exist", a.Name, a.Loop))
+		if _, _, err := w.checkLoop(a.Loop, a.LoopOptions); err != nil {
+			errs = append(errs, fmt.Errorf("agent %q: %w", a.Name, err))
 		}
 		for _, t := range a.Tools {
 			if _, ok := cfg.Tools.Lookup(t); !ok {
@@ -444,6 +459,7 @@ func (w *Worker) shutdown() {
 	go func() {
 		defer close(done)
 		w.wg.Wait()
+		w.waitForHost()
 		// Tools that did not heed their time may still report what became of them.
 		w.disps.Range(func(_, d any) bool { return d.(*tools.Dispatcher).Wait(w.life) == nil })
 	}()
@@ -458,6 +474,20 @@ func (w *Worker) shutdown() {
 		w.each(func(s *session) { s.stop(errShutdown) })
 	}
 	<-done
+}
+
+// waitForHost waits for the host's code that runs still left behind, until the
+// shutdown's grace is over: nothing can end a function that is deaf to its context.
+func (w *Worker) waitForHost() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.hostCode.Wait()
+	}()
+	select {
+	case <-done:
+	case <-w.life.Done():
+	}
 }
 
 // cutOff reports whether the shutdown's grace is over.

@@ -19,6 +19,7 @@ import (
 	"github.com/daybookhq/daybook/ledger/sqlite"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
 	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/loops/revise"
 	"github.com/daybookhq/daybook/loops/singleshot"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/redact"
@@ -285,7 +286,11 @@ func (w *world) rehearse() {
 		if err := runtime.Inherit(context.Background(), w.store, r.Run, h); err != nil {
 			w.t.Fatal(err)
 		}
-		ds, err := loops.Rehearse(h, w.history(r.ID), singleshot.New())
+		var loop loops.Loop = singleshot.New()
+		if slices.ContainsFunc(w.history(r.ID), func(e events.Event) bool { p, ok := e.Data.(events.RunStarted); return ok && p.Loop == revise.Name }) {
+			loop = revise.New()
+		}
+		ds, err := loops.Rehearse(h, w.history(r.ID), loop)
 		if err != nil || len(ds) > 0 {
 			w.t.Errorf("rehearse run %s: %v %v\n%s", r.ID, ds, err, w.story(r.ID))
 		}

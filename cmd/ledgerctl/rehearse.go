@@ -10,6 +10,7 @@ import (
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/loops/revise"
 	"github.com/daybookhq/daybook/loops/singleshot"
 	"github.com/daybookhq/daybook/runtime"
 )
@@ -27,7 +28,7 @@ type rehearsalView struct {
 
 // shippedLoops are the loops that this program can ask.
 func shippedLoops() map[string]loops.Loop {
-	return map[string]loops.Loop{singleshot.Name: singleshot.New()}
+	return map[string]loops.Loop{singleshot.Name: singleshot.New(), revise.Name: revise.New()}
 }
 
 func (a *app) rehearseCommand() *cobra.Command {

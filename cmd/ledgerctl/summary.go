@@ -134,18 +134,24 @@ func artifactSummary(p events.Payload) string {
 	}
 	switch d := p.(type) {
 	case events.ArtifactValidationStarted:
-		return "validator " + d.Validator
+		return fmt.Sprintf("%s, revision %d: parser %s, %s", d.Artifact, d.Revision, d.Parser, strings.Join(d.Validators, ", "))
 	case events.ArtifactValidationFinished:
-		if d.OK {
-			return "accepted"
+		what := fmt.Sprintf("%s, revision %d", d.Artifact, d.Revision)
+		switch {
+		case d.Error != nil:
+			return what + ": no verdict: " + d.Error.Kind + ": " + d.Error.Message
+		case d.OK:
+			return what + ": accepted"
+		case d.Validator == "":
+			return what + ": refused: " + issues(d.Issues)
 		}
-		return "refused: " + issues(d.Issues)
+		return what + ": refused by " + d.Validator + ": " + issues(d.Issues)
 	case events.ArtifactRevisionStarted:
-		return fmt.Sprintf("revision %d: %s", d.Revision, d.Input)
+		return fmt.Sprintf("%s, revision %d: %s", d.Artifact, d.Revision, d.Input)
 	case events.ArtifactFinished:
-		return fmt.Sprintf("%s, %d bytes, content %s", d.Name, d.Bytes, d.Content)
+		return fmt.Sprintf("%s, revision %d, %d bytes, content %s", d.Name, d.Revision, d.Bytes, d.Content)
 	case events.ArtifactFailed:
-		return either(", ", "after "+plural(int64(d.Revisions), "revision"), issues(d.Issues))
+		return either(", ", d.Name+" after "+plural(int64(d.Revisions), "revision"), issues(d.Issues))
 	default:
 		return ""
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/examples/refunds"
 	"github.com/daybookhq/daybook/examples/refunds/payments"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/loops/revise"
 	"github.com/daybookhq/daybook/loops/singleshot"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/scripted"
@@ -75,7 +77,7 @@ func (w *workerFlags) config() (runtime.Config, error) {
 	if err := w.addModels(cfg.Models); err != nil {
 		return cfg, err
 	}
-	load := agents.Loader{Loops: []string{singleshot.New().Name()}, Models: slices.Collect(maps.Keys(cfg.Models))}
+	load := agents.Loader{Loops: []string{singleshot.Name, revise.Name}, Strategies: []loops.Loop{singleshot.New(), revise.New()}, Models: slices.Collect(maps.Keys(cfg.Models))}
 	for _, t := range cfg.Tools.Tools() {
 		load.Tools = append(load.Tools, t.Definition().Name)
 	}

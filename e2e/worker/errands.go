@@ -3,8 +3,11 @@
 package main
 
 import (
+	"context"
 	"time"
 
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/loops/revise"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/builtin"
 )
@@ -12,6 +15,13 @@ import (
 // errandTools let a run wait for others.
 func errandTools() []tools.Tool {
 	return []tools.Tool{builtin.Delegate("leaf"), builtin.WaitForSignal(time.Hour)}
+}
+
+// errandCallbacks judge what is written.
+func errandCallbacks() revise.Callbacks {
+	return revise.Callbacks{Validators: map[string]revise.Validator{"second": func(_ context.Context, _ revise.Context, value any) (revise.Verdict, error) {
+		return revise.Verdict{OK: value == "a second draft", Issues: []events.ArtifactIssue{{Message: "once more"}}}, nil
+	}}}
 }
 
 // errandAgents wait for a child run and a signal, end at once, and fail always.
@@ -33,6 +43,14 @@ loop: singleshot
 tools: [finish]
 ---
 Do it.
+`,
+	"writer": `---
+name: writer
+description: Writes, and is refused once.
+model: scripted/writer
+loop: { strategy: revise, validators: [second] }
+---
+Write it.
 `,
 	"moody": `---
 name: moody
@@ -68,6 +86,15 @@ rules:
     when: { last: user }
     answer:
       calls: [{ name: finish, arguments: { answer: "a leaf" } }]
+`,
+	"writer": `model: scripted/writer
+rules:
+  - name: again
+    when: { last: user, text: "not accepted" }
+    answer: { text: "a second draft" }
+  - name: first
+    when: { last: user }
+    answer: { text: "a first draft" }
 `,
 	"moody": `model: scripted/moody
 rules:

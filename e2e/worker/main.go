@@ -191,7 +191,7 @@ func connect(o options) (*nats.Conn, func(), error) {
 func config(o options, secret string, red *redact.Redactor) (runtime.Config, error) {
 	cfg := runtime.Config{
 		Name: runtime.DefaultName(), Redactor: red, Concurrency: 4, LeaseTTL: o.ttl, Sweep: 50 * time.Millisecond,
-		Models: map[string]model.Model{}, Prices: model.DefaultPrices(), Tools: new(tools.Registry),
+		Models: map[string]model.Model{}, Prices: model.DefaultPrices(), Tools: new(tools.Registry), Artifacts: errandCallbacks(),
 	}
 	if o.queue != "" {
 		cfg.Queues = []string{o.queue}

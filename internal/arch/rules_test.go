@@ -59,6 +59,9 @@ var packages = map[string]string{
 	"loops":     "model tools events redact internal/canonical",
 	"loops/...": "loops model tools events redact internal/canonical",
 
+	// A program's exit code as a verdict; see docs/decisions/0023.
+	"loops/revise/exitcode": "loops/revise tools/command events",
+
 	"loops/loopstest": "loops model model/scripted tools tools/bogus events redact internal/canonical",
 
 	"agents":     "loops model internal/strictyaml tools events redact internal/canonical",
@@ -71,14 +74,14 @@ var packages = map[string]string{
 	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
 
-	"runtime":       "runtime/queue agents loops loops/singleshot tools model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
+	"runtime":       "runtime/queue agents loops loops/singleshot loops/revise tools model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"runtime/queue": "ledger events redact internal/canonical internal/fault internal/telemetry",
 	// The parts as they ship, wired for whoever embeds Daybook; see docs/decisions/0005.
 	"runtime/system": "runtime runtime/queue ledger ledger/sqlstore ledger/postgres ledger/sqlite events events/jetstream model redact internal/embedded internal/fault",
 	// What tools keep in the ledger's database; see docs/decisions/0021.
 	"runtime/memorydb": "tools/memory tools/sharedmemory ledger/sqlstore events redact",
 	"runtime/shareddb": "tools/sharedmemory ledger ledger/sqlstore events redact",
-	"runtime/...":      "runtime runtime/queue agents loops tools model ledger events redact internal/canonical internal/fault internal/telemetry",
+	"runtime/...":      "runtime runtime/queue agents loops loops/revise tools model ledger events redact internal/canonical internal/fault internal/telemetry",
 
 	// cmd is the only wiring: it may see every public package and what makes one
 	// process of them, but nothing that only tests should.
@@ -111,7 +114,7 @@ const wiring = "examples/... runtime/... agents/... loops/... tools/... model/..
 // may: servers, and the adapters that stand in for the outside world.
 const forTests = "internal/testenv/... internal/embedded internal/fault internal/canonical " +
 	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest " +
-	"loops/singleshot loops/loopstest ledger/ledgertest ledger/sqlite ledger/postgres ledger/sqlstore tools/builtin migrations"
+	"loops/singleshot loops/revise/... loops/loopstest ledger/ledgertest ledger/sqlite ledger/postgres ledger/sqlstore tools/builtin migrations"
 
 // spans is where the OpenTelemetry API may be used.
 const spans = "internal/telemetry runtime/... tools model events/jetstream events/internal/... ledger/... cmd/..."
@@ -133,7 +136,7 @@ var modules = map[string]string{
 
 	"github.com/oklog/ulid/v2":                 "events",
 	"github.com/go-json-experiment/json":       "events redact internal/canonical",
-	"github.com/santhosh-tekuri/jsonschema/v6": "tools",
+	"github.com/santhosh-tekuri/jsonschema/v6": "tools loops/revise",
 	"github.com/google/jsonschema-go":          "tools tools/...",
 	"github.com/modelcontextprotocol/go-sdk":   "tools/mcp examples/...", // the client; see docs/decisions/0020
 	"github.com/openai/openai-go/v3":           "model/openai", // heavy: linked by cmd/runner alone; see docs/decisions/0022
@@ -166,7 +169,7 @@ var modules = map[string]string{
 // other than ours would ever be.
 var modulesInTests = map[string]string{
 	"github.com/nats-io/nats-server/v2": "events/jetstream",
-	"runtime":                           "tools tools/toolstest", // Goexit inside a tool
+	"runtime":                           "tools tools/toolstest runtime", // Goexit inside a tool, or a validator
 }
 
 // testModules may be imported by tests alone.

@@ -62,7 +62,8 @@ func (a *actor) openingOfFork(hash events.Hash) {
 }
 
 func testForkRow(t *testing.T, h Harness) {
-	a := start(t, h, ownedBy("ann"), inSession("s"))
+	loop := func(s *ledger.Submission) { s.Loop = mustSeal(t, map[string]string{"strategy": "other"}) }
+	a := start(t, h, ownedBy("ann"), inSession("s"), loop)
 	a.opening()
 	a.flush()
 	f := forkOf(t, h, a.run.ID, 2)
@@ -71,7 +72,7 @@ func testForkRow(t *testing.T, h Harness) {
 		t.Error(d)
 	}
 	if f.ForkOf != a.run.ID || f.ForkSeq != 2 || f.ForkEffects != ledger.ForkReplay || f.Root != a.run.Root || !f.Parent.IsZero() ||
-		f.State != ledger.Queued || f.Owner != "ann" || f.SessionID != "s" || f.Queue != a.run.Queue || f.Agent != a.run.Agent || string(f.Input) != "null" {
+		f.State != ledger.Queued || f.Owner != "ann" || f.SessionID != "s" || f.Queue != a.run.Queue || f.Agent != a.run.Agent || string(f.Input) != "null" || string(f.Loop) != `{"strategy":"other"}` {
 		t.Errorf("fork: %+v", f)
 	}
 	fs := a.pending()

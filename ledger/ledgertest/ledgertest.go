@@ -31,6 +31,7 @@ type Store interface {
 	ledger.Seals
 	ledger.Archive
 	ledger.Queries
+	ledger.Artifacts
 	ledger.Projection
 	ledger.Verifier
 	ledger.Rollbacks

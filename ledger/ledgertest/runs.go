@@ -129,6 +129,7 @@ func testSubmissionComesBack(t *testing.T, h Harness) {
 	s.Requires, s.Priority, s.Trace = []string{"a", "b"}, 3, "00-x"
 	s.DueAt, s.Deadline = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
 	s.ConcurrencyKey, s.MaxAttempts, s.Schedule = "k", 4, "nightly"
+	s.Loop = mustSeal(t, map[string]any{"strategy": "revise", "validators": []string{"v"}})
 	if _, _, err := h.Store.Submit(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func testSubmissionComesBack(t *testing.T, h Harness) {
 		ID: s.ID, Root: s.Root, Parent: s.Parent, Tenant: s.Tenant, Queue: s.Queue, Agent: s.Agent, Owner: "o", SessionID: "s",
 		ClientKey: s.ClientKey, Input: s.Input.Bytes(), Requires: s.Requires, Priority: 3, Trace: "00-x",
 		DueAt: events.Timestamp(s.DueAt), Deadline: events.Timestamp(s.Deadline), State: ledger.Queued,
-		ConcurrencyKey: "k", Attempt: 1, MaxAttempts: 4, Schedule: "nightly",
+		ConcurrencyKey: "k", Attempt: 1, MaxAttempts: 4, Schedule: "nightly", Loop: s.Loop.Bytes(),
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

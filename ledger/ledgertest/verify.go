@@ -51,7 +51,9 @@ func newRecord(t tb, h Harness) record {
 		t.Fatalf("resolve: %v", err)
 	}
 	b.flush()
-	b.note(events.ArtifactFinished{Name: "report", Content: events.Hash{1}, Bytes: 3})
+	b.note(events.ArtifactValidationFinished{Turn: 1, Artifact: "report", Validator: "v", Content: events.Hash{2}, Bytes: 2, Issues: []events.ArtifactIssue{{Path: "/a", Message: "is missing"}}})
+	b.note(events.ArtifactValidationFinished{Turn: 2, Artifact: "report", Revision: 1, OK: true, Content: events.Hash{1}, Bytes: 3})
+	b.note(events.ArtifactFinished{Name: "report", Revision: 1, Content: events.Hash{1}, Bytes: 3})
 	b.finish(ledger.Finished)
 	n := uint64(h.archived(t, a.run.ID)) //nolint:gosec // a count
 

@@ -173,6 +173,7 @@ var tampers = []tamper{
 	{"a price", statement(`UPDATE model_calls SET cost_pico = 0 WHERE run_id = $1 AND seq = 4`), ledger.Tampered, 4, "Cost is"},
 	{"a model call deleted", statement(`DELETE FROM model_calls WHERE run_id = $1 AND seq = 4`), ledger.Incomplete, 4, "model_calls is missing"},
 	{"a total", statement(`UPDATE run_summaries SET tool_calls = 0 WHERE run_id = $1`), ledger.Tampered, 0, "ToolCalls is 0"},
+	{"a version of an artifact", statement(`UPDATE artifact_versions SET verdict = 'accepted' WHERE run_id = $1`), ledger.Tampered, noSeq, "Verdict is"},
 	{"an artifact", statement(`UPDATE artifacts SET name = 'x' WHERE run_id = $1`), ledger.Tampered, noSeq, "Name is"},
 	{"a fold set back", statement(`UPDATE run_folds SET folded_seq = 4 WHERE run_id = $1`), ledger.Tampered, 5, "beyond seq 4"},
 	{"an effect's attempt deleted", statement(`DELETE FROM effect_attempts WHERE run_id = $1`), ledger.Tampered, noSeq, "not an attempt of effect"},

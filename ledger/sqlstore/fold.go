@@ -256,6 +256,10 @@ func insertRows(ctx context.Context, tx Tx, out ledger.Rows, folds []*ledger.Fol
 	for i, a := range out.Artifacts {
 		artifacts[i] = []any{a.Run, a.Seq, a.Tenant, a.Name, a.Content, a.Bytes, a.At}
 	}
+	versions := make([][]any, len(out.Versions))
+	for i, v := range out.Versions {
+		versions[i] = versionRow(v)
+	}
 	totals := make([][]any, len(folds))
 	for i, f := range folds {
 		totals[i] = totalsRow(f)
@@ -267,6 +271,9 @@ func insertRows(ctx context.Context, tx Tx, out ledger.Rows, folds []*ledger.Fol
 		return err
 	}
 	if err := insert("artifacts", []string{"run_id", "seq", "tenant", "name", "content", "bytes", "at"}, artifacts, ""); err != nil {
+		return err
+	}
+	if err := insert("artifact_versions", versionRowColumns, versions, ""); err != nil {
 		return err
 	}
 	return insert("run_summaries", totalsRowColumns, totals, totalsUpsert)

@@ -62,7 +62,7 @@ func (s *Store) rebuild(ctx context.Context, run events.RunID) error {
 		if _, err := lockFold(ctx, tx, run); err != nil {
 			return err
 		}
-		for _, table := range []string{"tool_call_records", "model_calls", "artifacts", "run_summaries"} {
+		for _, table := range []string{"tool_call_records", "model_calls", "artifacts", "artifact_versions", "run_summaries"} {
 			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE run_id = $1`, run); err != nil {
 				return fmt.Errorf("drop %s: %w", table, err)
 			}

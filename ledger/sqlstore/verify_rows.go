@@ -38,6 +38,12 @@ func (v *runVerification) rows(ctx context.Context, from uint64, out ledger.Rows
 			return fmt.Errorf("compare artifacts: %w", err)
 		}
 	}
+	for _, a := range out.Versions {
+		stored, err := scanVersion(v.tx.QueryRow(ctx, `SELECT `+versionColumns+` FROM artifact_versions v WHERE v.run_id = $1 AND v.seq = $2`, v.run, a.Seq))
+		if err = missing(v, err, "artifact_versions", a.Seq, func() string { return ledger.Differences(stored, a) }); err != nil {
+			return fmt.Errorf("compare artifact_versions: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -133,7 +139,8 @@ func (v *runVerification) modelRows(ctx context.Context, want []ledger.ModelCall
 func (v *runVerification) projections(ctx context.Context) error {
 	n, err := v.count(ctx, `
 		SELECT (SELECT count(*) FROM tool_call_records WHERE run_id = $1 AND seq > $2)
-			+ (SELECT count(*) FROM model_calls WHERE run_id = $1 AND seq > $2) + (SELECT count(*) FROM artifacts WHERE run_id = $1 AND seq > $2)`, v.folded)
+			+ (SELECT count(*) FROM model_calls WHERE run_id = $1 AND seq > $2) + (SELECT count(*) FROM artifacts WHERE run_id = $1 AND seq > $2)
+			+ (SELECT count(*) FROM artifact_versions WHERE run_id = $1 AND seq > $2)`, v.folded)
 	if err != nil {
 		return err
 	}

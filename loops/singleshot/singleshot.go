@@ -60,17 +60,7 @@ func (loop) Next(h *loops.History) (loops.Step, error) {
 	if a := h.Answer(); a != nil && len(a.ToolCalls) == 0 {
 		return stopByAnswer(a), nil
 	}
-	if e := h.LastModelError(); e != nil {
-		if n := h.ModelFailures(); !e.Retryable || n >= h.MaxModelAttempts() {
-			return failed(e.Error.Kind, fmt.Sprintf("model call of turn %d, attempt %d: %s", e.Turn, e.Attempt, e.Error.Message)), nil
-		}
-	}
-	if h.NextTurn() > h.MaxTurns() {
-		return loops.Stop{By: events.StoppedByMaxTurns, Err: &events.ErrorInfo{
-			Kind: string(events.StoppedByMaxTurns), Message: fmt.Sprintf("not done after %d turns", h.MaxTurns()),
-		}}, nil
-	}
-	return loops.CallModel{Turn: h.NextTurn(), Messages: h.Messages()}, nil
+	return loops.AskModel(h), nil
 }
 
 func stopByControl(h *loops.History, r *events.ToolResult) (loops.Step, error) {
@@ -84,23 +74,13 @@ func stopByControl(h *loops.History, r *events.ToolResult) (loops.Step, error) {
 }
 
 func stopByAnswer(a *events.ModelCallFinished) loops.Step {
-	switch {
-	case a.StopReason == "refusal":
-		why := a.Text
-		if why == "" {
-			why = "the model refused to answer"
-		}
-		return loops.Stop{By: events.StoppedByDeclined, DeclinedBecause: why}
-	case a.StopReason == "max_tokens":
-		return failed("answer_cut", fmt.Sprintf("the answer of turn %d was cut off at the token limit; raise max_tokens", a.Turn))
-	case a.Text == "":
+	if stop, ok := loops.Unusable(a); ok {
+		return stop
+	}
+	if a.Text == "" {
 		return loops.Stop{By: events.StoppedBySilent}
 	}
 	return loops.Stop{By: events.StoppedByFinish, Output: text(a.Text)}
-}
-
-func failed(kind, message string) loops.Step {
-	return loops.Stop{By: events.StoppedByError, Err: &events.ErrorInfo{Kind: kind, Message: message}}
 }
 
 // output is a JSON object or array as it is, anything else as a JSON string:
