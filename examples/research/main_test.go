@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,17 +32,26 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// whole runs the example in a new directory.
-func whole(t *testing.T, s *supervisor) (out string) {
+// whole runs the example for each supervisor, all at once, and returns what they
+// print.
+func whole(t *testing.T, ss ...*supervisor) []string {
 	t.Helper()
-	var b bytes.Buffer
-	s.dir, s.out, s.ledgerctl = t.TempDir(), &b, []string{testenv.Build(t, "cmd/ledgerctl")}
-	err := s.run(t.Context())
-	if err != nil {
-		log, _ := os.ReadFile(s.path("worker.log"))
-		t.Fatalf("%v\n%s\n%s", err, b.String(), log)
+	outs, errs := make([]bytes.Buffer, len(ss)), make([]error, len(ss))
+	ledgerctl := []string{testenv.Build(t, "cmd/ledgerctl")}
+	var all sync.WaitGroup
+	for i, s := range ss {
+		s.dir, s.out, s.ledgerctl = t.TempDir(), &outs[i], ledgerctl
+		all.Go(func() { errs[i] = s.run(t.Context()) })
 	}
-	return b.String()
+	all.Wait()
+	texts := make([]string, len(ss))
+	for i, s := range ss {
+		if texts[i] = outs[i].String(); errs[i] != nil {
+			log, _ := os.ReadFile(s.path("worker.log"))
+			t.Fatalf("%v\n%s\n%s", errs[i], texts[i], log)
+		}
+	}
+	return texts
 }
 
 // ran is what the ledger has of one run.
@@ -104,10 +114,9 @@ var linkRule = regexp.MustCompile(`https://[^\s)"]+`)
 
 // The answers of a script that never dies, and of one that does.
 func TestAnswers(t *testing.T) {
-	killed := &supervisor{leak: true}
-	out := whole(t, killed)
-	spared := &supervisor{spare: true}
-	whole(t, spared)
+	// The key is one that no rule would take for a secret if it were not registered.
+	killed, spared := &supervisor{leak: true, key: "kelp-and-tea-by-the-pier"}, &supervisor{spare: true}
+	out := whole(t, killed, spared)[0]
 	const first = `The storm waves of 1.9 m [2] would be 1.37 m behind the 40 m that are planned [3]: 28 % lower, since height falls off as exp(-k w) with k = 0.0082 per metre [1].
 
 Sources
@@ -269,13 +278,16 @@ func once(t *testing.T, killed, spared *supervisor, runs []ran) {
 	}
 }
 
-// nowhere looks for the key in every file there is. The stand-in has put it into
-// what it says of a paper.
+// nowhere looks for the key in every file there is. The stand-ins have put it
+// into what they say of papers.
 func nowhere(t *testing.T, s *supervisor, r ran, out string) {
-	if text := result(t, r.outcome(t, "paper_search")).Output; !strings.Contains(text, "a review for [") {
-		t.Errorf("the service did not leak the key, or no marker stands for it: %s", text)
+	text := result(t, r.outcome(t, "paper_search")).Output
+	for _, marked := range []string{"a review for [", "We counted ["} { // at the door of the service that it is for; wherever it is from
+		if !strings.Contains(text, marked) {
+			t.Errorf("the services did not leak the key, or no marker stands for it: %s", text)
+		}
 	}
-	keys := [][]byte{[]byte(s.key), []byte(base64.StdEncoding.EncodeToString([]byte(s.key))[:32])}
+	keys := [][]byte{[]byte(s.key), []byte(base64.StdEncoding.EncodeToString([]byte(s.key)))}
 	control := map[string]bool{} // files that hold a text which is no secret
 	err := fs.WalkDir(os.DirFS(s.dir), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

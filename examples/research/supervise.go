@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -32,11 +33,11 @@ type supervisor struct {
 	files     string   // command of an MCP server; empty is the example's own
 	ledgerctl []string // how to start that
 	out       io.Writer
-	leak      bool // see standin.Config
+	leak      bool   // see standin.Config
+	key       string // of the stand-in of OpenAlex; random if empty
 
 	world  *standin.World
 	server []string // command of the MCP server, with the folder
-	key    string
 	runs   []ended
 
 	mu     sync.Mutex
@@ -88,7 +89,7 @@ func (s *supervisor) prepare() (err error) {
 	if err := errors.Join(os.Mkdir(s.path("files"), 0o700), os.WriteFile(s.path("files/brief.md"), brief, 0o600)); err != nil {
 		return err
 	}
-	s.key = "oa_" + rand.Text()
+	s.key = cmp.Or(s.key, "oa_"+rand.Text())
 	s.world, err = standin.Start(standin.Config{BoardLog: s.path("board.jsonl"), Key: s.key, Leak: s.leak, Posted: s.posted})
 	return err
 }

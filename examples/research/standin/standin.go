@@ -38,8 +38,9 @@ type Config struct {
 	BoardLog string
 	// Key is what OpenAlex wants to see.
 	Key string
-	// Leak puts the key into what OpenAlex says of a paper, as a careless service
-	// would: a test looks for it everywhere.
+	// Leak puts the key into what OpenAlex says, as a careless service would, and
+	// into what Semantic Scholar says, as if it had got about: a test looks for it
+	// everywhere.
 	Leak bool
 	// Posted is called once a notice is on the board and nobody has been told; the
 	// n-th request, from 1. When it returns false the request is dropped there.
@@ -73,7 +74,7 @@ func Start(cfg Config) (_ *World, err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /searxng/search", w.counted("searxng", searxng))
 	mux.HandleFunc("GET /openalex/works", w.counted("openalex", w.openAlex))
-	mux.HandleFunc("GET /semanticscholar/graph/v1/paper/search", w.counted("semantic_scholar", semanticScholar))
+	mux.HandleFunc("GET /semanticscholar/graph/v1/paper/search", w.counted("semantic_scholar", w.semanticScholar))
 	mux.HandleFunc("GET /wikidata/w/api.php", w.counted("wikidata", wikidata))
 	mux.HandleFunc("POST /board", w.counted("board", w.post))
 	if err := w.serve(mux, nil); err != nil {
