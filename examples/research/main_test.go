@@ -21,6 +21,8 @@ import (
 	"github.com/daybookhq/daybook/examples/research/standin"
 	"github.com/daybookhq/daybook/internal/testenv"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/scripted"
 	"github.com/daybookhq/daybook/runtime/system"
 )
 
@@ -312,5 +314,35 @@ func nowhere(t *testing.T, s *supervisor, r ran, out string) {
 	}
 	if strings.Contains(out, s.key) {
 		t.Error("the key was printed")
+	}
+}
+
+// The script has no answer of its own: where the sources say nothing, it says so.
+func TestNothingFound(t *testing.T) {
+	policy, err := files.ReadFile("agent/policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := scripted.Parse("policy.yaml", policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := model.Request{Messages: []model.Message{{Role: model.User, Text: `{"question":"How wide must it be?"}`}}}
+	for _, want := range []string{"recall files__read_text_file", "web_search paper_search wikidata", "decline"} {
+		answer, err := script.Call(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask, told := model.Message{Role: model.Assistant}, model.Message{Role: model.Tool}
+		var names []string
+		for _, c := range answer.Calls {
+			names = append(names, c.Name)
+			ask.Calls = append(ask.Calls, model.Call{Name: c.Name, Arguments: c.Arguments})
+			told.Results = append(told.Results, model.Result{Name: c.Name, Text: "nothing found"})
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Fatalf("turn %d calls %q, want %q", len(r.Messages)/2+1, got, want)
+		}
+		r.Messages = append(r.Messages, ask, told)
 	}
 }

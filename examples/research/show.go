@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/daybookhq/daybook/examples/research/standin"
@@ -35,7 +36,7 @@ func (s *supervisor) show(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(s.out, "\nAll of it is kept in %s. The call that the worker died in: calls show %s/t5.c2\n", s.dir, s.runs[0].Run)
+	fmt.Fprintf(s.out, "\nAll of it is kept in %s. The call that the worker died in:\n\n$ %s\n", s.dir, s.command("calls", "show", s.runs[0].Run+"/t5.c2"))
 	for _, r := range s.runs {
 		if r.State != string(ledger.Finished) {
 			return fmt.Errorf("run %s has %s", r.Run, r.State)
@@ -78,14 +79,32 @@ func (s *supervisor) queries() [][]string {
 
 // query prints a command and what it says.
 func (s *supervisor) query(ctx context.Context, words ...string) error {
-	args := append(append(s.ledgerctl[1:len(s.ledgerctl):len(s.ledgerctl)], "--dir", s.dir), words...)
-	fmt.Fprintf(s.out, "\n$ %s %s\n", s.ledgerctl[0], strings.Join(args, " "))
-	c := exec.CommandContext(ctx, s.ledgerctl[0], args...)
+	line := s.command(words...)
+	fmt.Fprintf(s.out, "\n$ %s\n", line)
+	c := exec.CommandContext(ctx, line[0], line[1:]...)
 	c.Stdout, c.Stderr = s.out, s.out
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(words, " "), err)
 	}
 	return nil
+}
+
+// command is a command line of ledgerctl's.
+func (s *supervisor) command(words ...string) line {
+	return slices.Concat(s.ledgerctl, []string{"--dir", s.dir}, words)
+}
+
+type line []string
+
+// String is what to type; a directory may have blanks in its name.
+func (l line) String() string {
+	quoted := make([]string, len(l))
+	for i, w := range l {
+		if quoted[i] = w; strings.ContainsAny(w, " '\"\\$`&|;<>()*?[]#~") {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
 }
 
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }

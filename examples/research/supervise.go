@@ -119,7 +119,7 @@ func (s *supervisor) posted(n int) bool {
 	}
 	s.killed = true
 	<-s.dead
-	fmt.Fprintf(s.out, "  worker %d killed: its report is on the notice board, and it had not been told\n", s.child.Process.Pid)
+	fmt.Fprintf(s.out, "  worker %d killed: its notice is on the board, and it had not been told\n", s.child.Process.Pid)
 	return false
 }
 
