@@ -103,7 +103,7 @@ func (s *session) probe(ctx context.Context, d events.ToolExecutionInDoubt) (set
 	res := ledger.Resolution{OpKey: d.Ref.OpKey, By: events.ResolvedByProbe, Lease: &s.lease, Note: answer.Evidence}
 	switch {
 	case perr == nil && answer.State == tools.ProbeHappened:
-		res.State, res.Result = events.EffectApplied, fit(answer.Result)
+		res.State, res.Result = events.EffectApplied, answer.Result
 	case perr == nil && answer.State == tools.ProbeDidNotHappen:
 		res.State = events.EffectNotApplied
 	default:

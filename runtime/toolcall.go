@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -299,16 +298,13 @@ func (e *sessionEffects) begin(ctx context.Context, li ledger.Intent) (v ledger.
 // endTry bounds one try to store an outcome.
 const endTry = 10 * time.Second
 
-// maxOutcomeBytes keeps an outcome, with all its escapes, far below what an event may hold.
-const maxOutcomeBytes = 128 << 10
-
 // End implements [tools.Effects]. It does not need the lease and does not give
 // up while the worker lives: a late outcome is still evidence.
 func (e *sessionEffects) End(ctx context.Context, out tools.Outcome) (tools.Settled, error) {
 	s := e.s
 	defer e.forget(out.Ref.Token)
 	lo := ledger.Outcome{
-		Token: out.Ref.Token, Kind: outcomeKinds[out.Kind], Result: fit(out.Result), Error: out.Error, Cause: out.Cause, LatencyMS: out.LatencyMS,
+		Token: out.Ref.Token, Kind: outcomeKinds[out.Kind], Result: out.Result, Error: out.Error, Cause: out.Cause, LatencyMS: out.LatencyMS,
 		Exact: out.Exact,
 	}
 	for attempt := 1; ; attempt++ {
@@ -354,24 +350,6 @@ func (e *sessionEffects) forget(token events.ID) {
 	e.s.in.Lock()
 	defer e.s.in.Unlock()
 	delete(e.s.tokens, token)
-}
-
-// fit cuts an output that would not fit into an event: an outcome is never lost
-// for its size.
-func fit(r events.ToolResult) events.ToolResult {
-	b, err := json.Marshal(r)
-	if err != nil || len(b) <= maxOutcomeBytes {
-		return r
-	}
-	of := len(r.Output)
-	if r.Truncated != nil {
-		of = r.Truncated.Of
-	}
-	r.Output = cut(r.Output, maxOutcomeBytes/8)
-	r.Error = cut(r.Error, maxOutcomeBytes/16)
-	r.Sources = nil
-	r.Truncated = &events.Truncated{Kept: len(r.Output), Of: of}
-	return r
 }
 
 func cut(s string, n int) string {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"unicode/utf8"
 
 	"github.com/daybookhq/daybook/events"
 )
@@ -158,55 +157,20 @@ func (d *Dispatcher) fit(e *entry, r events.ToolResult) (events.ToolResult, *uns
 		limit = d.cfg.MaxOutput
 	}
 	of := len(r.Output)
-	kept := encodedWithin(r.Output, boundary(r.Output, limit), maxEncoded)
+	kept := events.OutputWithin(r.Output, limit)
 	if kept == of {
-		return r, nil
+		return r.Fit(), nil
 	}
 	if e.def.Truncate == Refuse || r.Control == ControlFinish {
 		text := fmt.Sprintf("the output has %d bytes, at most %d are allowed: ask for less", of, limit)
 		if of <= limit {
-			text = fmt.Sprintf("the output has %d bytes and, with its escapes, is over the %d that an event holds of it: ask for less", of, maxEncoded)
+			text = fmt.Sprintf("the output has %d bytes and, with its escapes, is over the %d that an event holds of it: ask for less", of, events.MaxOutput)
 		}
 		return r, &unshowable{KindOutputTooLarge, text}
 	}
 	r.Output = r.Output[:kept]
 	r.Truncated = &events.Truncated{Kept: kept, Of: of}
-	return r, nil
-}
-
-// maxEncoded and maxEncodedSources bound output and sources as they stand in an
-// event, which holds [events.MaxDataBytes]: text that is full of control
-// characters is six times as long there.
-const (
-	maxEncoded        = 208 << 10
-	maxEncodedSources = 32 << 10
-)
-
-// encodedWithin returns how much of the first n bytes of s is at most most bytes
-// long in JSON, up to the end of a character.
-func encodedWithin(s string, n, most int) int {
-	if 6*n <= most {
-		return n
-	}
-	size := 0
-	for i, c := range s[:n] {
-		size += encodedLen(c)
-		if size > most {
-			return i
-		}
-	}
-	return n
-}
-
-// encodedLen is for the encoder that escapes most: encoding/json's.
-func encodedLen(c rune) int {
-	switch {
-	case c < ' ', c == '<', c == '>', c == '&', c == 0x7f, c == 0x2028, c == 0x2029:
-		return 6
-	case c == '"', c == '\\':
-		return 2
-	}
-	return utf8.RuneLen(c)
+	return r.Fit(), nil
 }
 
 // Bounds of texts in events, in bytes.
@@ -230,19 +194,8 @@ func (d *Dispatcher) cleanSources(sources []events.Source) []events.Source {
 		sources = sources[:maxSources]
 	}
 	out := make([]events.Source, 0, len(sources))
-	left := maxEncodedSources
 	for _, s := range sources {
-		c := events.Source{Title: d.clean(s.Title, maxForeignError), URL: d.clean(s.URL, 2*maxForeignError)}
-		for _, text := range []string{c.Title, c.URL} {
-			left -= len(`{"title":"",}`)
-			for _, r := range text {
-				left -= encodedLen(r)
-			}
-		}
-		if left < 0 {
-			break // there is no room for more of them
-		}
-		out = append(out, c)
+		out = append(out, events.Source{Title: d.clean(s.Title, maxForeignError), URL: d.clean(s.URL, 2*maxForeignError)})
 	}
 	if len(out) == 0 {
 		return nil

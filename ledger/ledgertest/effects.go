@@ -50,6 +50,7 @@ func TestEffects(t *testing.T, open func(t *testing.T) Harness) {
 		{"every call of the effect is told, once", testOtherCallsAreTold},
 		{"an ended run is told by facts", testEndOfEndedRun},
 		{"a large result is cut, not lost", testLargeResult},
+		{"a result that fits is kept and replayed byte for byte", testResultThatFits},
 	} {
 		t.Run("end/"+c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}

@@ -337,3 +337,25 @@ func testLargeResult(t *testing.T, h Harness) {
 		t.Error("the run and the caller are told different results")
 	}
 }
+
+// One that an event holds stays as it is, byte for byte: in the record, for the
+// caller, and when it is replayed.
+func testResultThatFits(t *testing.T, h Harness) {
+	a := start(t, h)
+	in := refund()
+	a.want(ledger.Execute, in)
+	out := outcome(in.Token, ledger.Applied)
+	out.Result.Output = strings.Repeat("0123 <&> \"é\" ", events.MaxOutput/32)
+	out.Result.Sources = []events.Source{{Title: "a", URL: "https://example.com/"}}
+	s, err := h.Store.End(t.Context(), a.lease, a.prefix, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := payload[events.ToolExecutionFinished](t, s.Fact); !cmp.Equal(p.Result, out.Result) || !cmp.Equal(s.Result, out.Result) {
+		t.Errorf("%d bytes became %d in the record, %d for the caller", len(out.Result.Output), len(p.Result.Output), len(s.Result.Output))
+	}
+	a.absorb(*s.Fact)
+	if v := a.want(ledger.Replay, refund(call(2, 0))); !cmp.Equal(v.Result, out.Result) {
+		t.Errorf("%d bytes became %d in a replay", len(out.Result.Output), len(v.Result.Output))
+	}
+}

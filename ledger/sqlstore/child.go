@@ -151,7 +151,7 @@ func inheritParent(ctx context.Context, tx Tx, from, to events.RunID) error {
 func (s *Store) completeByChild(ctx context.Context, tx Tx, h handoffRow, run ledger.Run, end ledger.Ending) error {
 	c := ledger.Completion{Token: h.Token, By: "run " + run.ID.String()}
 	finished := events.ChildFinished{Child: run.ID, StoppedBy: end.StoppedBy, Output: end.Result, Error: cut(end.Error)}
-	if len(finished.Output) > maxOutcomeBytes {
+	if len(finished.Output) > maxForeignBytes {
 		finished.Output = nil // it stands in the child's own record
 	}
 	switch {

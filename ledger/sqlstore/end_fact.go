@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -154,31 +153,25 @@ func factByIDs(ctx context.Context, tx Tx, run events.RunID, ids []events.ID) (*
 	return &f, nil
 }
 
-// maxOutcomeBytes is how large a result may be in a fact. Larger ones belong
-// in the blobs before End; evidence is cut rather than refused.
-const maxOutcomeBytes = 192 << 10
+// maxForeignBytes is how large a value may be that is handed in as JSON, such as
+// the data of a signal. Larger ones belong elsewhere, and a reference here.
+const maxForeignBytes = 192 << 10
 
-// fitting cuts an outcome that would not fit into an event.
+// fitting cuts an outcome to what an event holds of it: evidence is cut rather
+// than refused. Markers may be longer than what they stand for.
 func (s *Store) fitting(out ledger.Outcome) ledger.Outcome {
-	if b, err := json.Marshal(out); err == nil && len(b) <= maxOutcomeBytes {
-		if j, err := s.cfg.Redactor.JSON(out); err == nil && j.Len() <= maxOutcomeBytes {
-			return out
-		}
+	out.Result, out.Error = out.Result.Fit(), out.Error.Fit()
+	if j, err := s.cfg.Redactor.JSON(out.Result); err == nil && j.Len() <= events.MaxDataBytes-maxBeside {
+		return out
 	}
-	const most = maxOutcomeBytes / 8 // escapes take up to six bytes for one
-	if n := len(out.Result.Output); n > most {
-		of := n
-		if out.Result.Truncated != nil {
-			of = out.Result.Truncated.Of
-		}
-		out.Result.Output = strings.ToValidUTF8(out.Result.Output[:most], "")
-		out.Result.Truncated = &events.Truncated{Kept: len(out.Result.Output), Of: of}
-	}
-	out.Result.Sources = nil
-	out.Result.Error = cut(out.Result.Error)
-	out.Error.Message = cut(out.Error.Message)
+	red := s.cfg.Redactor.String
+	out.Result.Output, out.Result.Error, out.Result.Sources = red(out.Result.Output), red(out.Result.Error), nil
+	out.Result = out.Result.Fit()
 	return out
 }
+
+// maxBeside is what an event holds beside a result.
+const maxBeside = 14 << 10
 
 func cut(s string) string {
 	const most = 4 << 10

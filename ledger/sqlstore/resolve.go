@@ -28,6 +28,7 @@ func (s *Store) Resolve(ctx context.Context, r ledger.Resolution) (set ledger.Se
 		return fail(errors.New("a resolution names who made it"))
 	}
 	r.By, r.Note = s.cfg.Redactor.String(r.By), s.cfg.Redactor.String(r.Note)
+	r.Result = s.fitting(ledger.Outcome{Result: r.Result}).Result
 	for range 3 {
 		err = s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
 			set, err = s.resolve(ctx, tx, r)

@@ -37,8 +37,8 @@ func (s *Store) signal(ctx context.Context, run events.RunID, in ledger.Signal) 
 		return errors.New("nobody is named: the record says who sent it")
 	case len(in.Key) > 512:
 		return fmt.Errorf("key has %d bytes: want at most 512", len(in.Key))
-	case len(in.Data) > maxOutcomeBytes:
-		return fmt.Errorf("data has %d bytes, at most %d: store large values outside and send a reference: %w", len(in.Data), maxOutcomeBytes, events.ErrTooLarge)
+	case len(in.Data) > maxForeignBytes:
+		return fmt.Errorf("data has %d bytes, at most %d: store large values outside and send a reference: %w", len(in.Data), maxForeignBytes, events.ErrTooLarge)
 	case len(in.Data) > 0 && !json.Valid(in.Data):
 		return errors.New("data is no JSON: quote a text")
 	}
