@@ -19,13 +19,13 @@ import (
 // databases are the ledgers that a memory may stand in, each new and empty.
 var databases = []struct {
 	name string
-	open func(*testing.T, *redact.Redactor) *sqlstore.Store
+	open func(testing.TB, *redact.Redactor) *sqlstore.Store
 }{
 	{"SQLite", openSQLite},
 	{"PostgreSQL", openPostgres},
 }
 
-func openSQLite(t *testing.T, r *redact.Redactor) *sqlstore.Store {
+func openSQLite(t testing.TB, r *redact.Redactor) *sqlstore.Store {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "ledger.db"), Store: sqlstore.Config{Redactor: r}})
 	if err != nil {
@@ -38,7 +38,7 @@ func openSQLite(t *testing.T, r *redact.Redactor) *sqlstore.Store {
 	return st
 }
 
-func openPostgres(t *testing.T, r *redact.Redactor) *sqlstore.Store {
+func openPostgres(t testing.TB, r *redact.Redactor) *sqlstore.Store {
 	t.Helper()
 	return connect(t, testenv.MigratedPostgres(t, migrations.Digest(migrations.PostgreSQL), migrate), r)
 }
@@ -53,7 +53,7 @@ func migrate(dsn string) error {
 	return err
 }
 
-func connect(t *testing.T, dsn string, r *redact.Redactor) *sqlstore.Store {
+func connect(t testing.TB, dsn string, r *redact.Redactor) *sqlstore.Store {
 	t.Helper()
 	st, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, Store: sqlstore.Config{Redactor: r}})
 	if err != nil {
@@ -63,7 +63,7 @@ func connect(t *testing.T, dsn string, r *redact.Redactor) *sqlstore.Store {
 	return st
 }
 
-func memoryIn(t *testing.T, st *sqlstore.Store, r *redact.Redactor) *memorydb.Store {
+func memoryIn(t testing.TB, st *sqlstore.Store, r *redact.Redactor) *memorydb.Store {
 	t.Helper()
 	m, err := memorydb.New(st.DB(), memorydb.Config{Redactor: r})
 	if err != nil {
@@ -88,18 +88,21 @@ func TestConformance(t *testing.T) {
 
 // empty deletes all that is remembered: a new database takes a second to make,
 // and the kit wants many.
-func empty(t *testing.T, st *sqlstore.Store) {
+func empty(t testing.TB, st *sqlstore.Store) {
 	t.Helper()
-	err := st.DB().Write(t.Context(), func(ctx context.Context, tx sqlstore.Tx) error {
-		for _, table := range tables {
-			if _, err := tx.Exec(ctx, `DELETE FROM `+table); err != nil {
-				return err
-			}
-		}
-		return nil
+	for _, table := range tables {
+		exec(t, st, `DELETE FROM `+table)
+	}
+}
+
+func exec(tb testing.TB, st *sqlstore.Store, q string, args ...any) {
+	tb.Helper()
+	err := st.DB().Write(tb.Context(), func(ctx context.Context, tx sqlstore.Tx) error {
+		_, err := tx.Exec(ctx, q, args...)
+		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatalf("%s: %v", q, err)
 	}
 }
 

@@ -165,11 +165,16 @@ func (f fence) drawn(ctx context.Context, tx sqlstore.Tx, column string, ids []s
 	if len(ids) == 0 {
 		return all, nil
 	}
+	other := "to_context"
+	if column == other {
+		other = "from_context"
+	}
 	s := f.statement()
-	// A note has fewer than 4 times maxLinks links.
+	// A note has at most 4 times maxLinks links. Groups begin with the column that is
+	// searched: SQLite would read the tenant's whole table for any other order.
 	rows, err := tx.Query(ctx, `SELECT from_context, kind, to_context, min(note_id * 1024 + position) AS first FROM memory_links
 		WHERE tenant = $1 AND `+tx.In(column, s.add(ids))+f.within(tx, s, "gate")+`
-		GROUP BY from_context, kind, to_context ORDER BY first LIMIT `+s.param(maxEdges), s.args...)
+		GROUP BY `+column+`, `+other+`, kind ORDER BY first LIMIT `+s.param(maxEdges), s.args...)
 	if err != nil {
 		return nil, fmt.Errorf("read links: %w", err)
 	}

@@ -24,7 +24,7 @@ type Moment struct {
 func (s *Store) Observe(ctx context.Context, scope memory.Scope, m memory.Moment) error {
 	err := s.observe(ctx, scope, m)
 	if err != nil {
-		return fmt.Errorf("keep a moment: %w", err)
+		return s.cfg.Redactor.Error(fmt.Errorf("keep a moment: %w", err))
 	}
 	return nil
 }

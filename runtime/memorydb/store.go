@@ -67,11 +67,11 @@ func (s *Store) StoreEvents(ctx context.Context, scope memory.Scope, batch []mem
 	for i, e := range batch {
 		var err error
 		if notes[i], err = s.prepare(scope, e); err != nil {
-			return memory.Stored{}, fmt.Errorf("store events: event %d: %w", i, err)
+			return memory.Stored{}, s.cfg.Redactor.Error(fmt.Errorf("store events: event %d: %w", i, err))
 		}
 	}
 	if err := s.checkScope(scope); err != nil {
-		return memory.Stored{}, fmt.Errorf("store events: %w", err)
+		return memory.Stored{}, s.cfg.Redactor.Error(fmt.Errorf("store events: %w", err))
 	}
 	err := s.db.Write(ctx, func(ctx context.Context, tx sqlstore.Tx) error {
 		if err := enter(ctx, tx, scope); err != nil {
@@ -89,7 +89,7 @@ func (s *Store) StoreEvents(ctx context.Context, scope memory.Scope, batch []mem
 		return index(ctx, tx, scope, notes)
 	})
 	if err != nil {
-		return memory.Stored{}, fmt.Errorf("store events: %w", err)
+		return memory.Stored{}, s.cfg.Redactor.Error(fmt.Errorf("store events: %w", err))
 	}
 	out := memory.Stored{Results: []memory.StoredEvent{}, Stored: len(notes)}
 	for _, n := range notes {

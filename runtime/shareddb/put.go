@@ -43,7 +43,7 @@ func (p *Provider) PutStore(ctx context.Context, tenant string, info sharedmemor
 		})
 	}
 	if err != nil {
-		return Kept{}, fmt.Errorf("put store %q: %w", info.ID, err)
+		return Kept{}, p.cfg.Redactor.Error(fmt.Errorf("put store %q: %w", info.ID, err))
 	}
 	return k, nil
 }
@@ -74,7 +74,7 @@ func (p *Provider) Put(ctx context.Context, tenant, store, path, content, by str
 		})
 	}
 	if err != nil {
-		return Kept{}, fmt.Errorf("put document %q into store %q: %w", path, store, err)
+		return Kept{}, p.cfg.Redactor.Error(fmt.Errorf("put document %q into store %q: %w", path, store, err))
 	}
 	return k, nil
 }
@@ -89,7 +89,7 @@ func (p *Provider) Remove(ctx context.Context, tenant, store, path, by string) e
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("remove document %q of store %q: %w", path, store, err)
+		return p.cfg.Redactor.Error(fmt.Errorf("remove document %q of store %q: %w", path, store, err))
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (p *Provider) RemoveStore(ctx context.Context, tenant, store, by string) (d
 		})
 	}
 	if err != nil {
-		return 0, fmt.Errorf("remove store %q: %w", store, err)
+		return 0, p.cfg.Redactor.Error(fmt.Errorf("remove store %q: %w", store, err))
 	}
 	return documents, nil
 }
