@@ -15,10 +15,12 @@ func (a *app) eraseCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "erase OWNER",
-		Short: "Destroys the key of an owner's exact results, for good",
+		Short: "Destroys the key of an owner's exact results and deletes what was remembered, for good",
 		Long: `Destroys the key of an owner's exact results, for good. Workers with a seal key keep what
 destructive tools returned, exactly, encrypted under a key of the owner; without it nobody can
-read it again, and nothing of the owner's is sealed from now on. What is recorded stays:
+read it again, and nothing of the owner's is sealed from now on. What agents remembered in the
+owner's runs is deleted, unless another owner's remembered the same, and nothing more is kept.
+Shared documents stay (ledgerctl shared rm). What is recorded stays:
 events, calls and costs, which were redacted before they were stored, and that the effects
 took effect, so none is made twice; a replay hands back the redacted result.
 Backups of the database still hold the key: they count as erased once they are gone.
@@ -44,8 +46,8 @@ Backups of the database still hold the key: they count as erased once they are g
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(a.out, "owner %q of tenant %q is erased (%s, by %s): %d exact results cannot be read any more\n",
-					clean(e.Owner), clean(e.Tenant), stamp(e.At), clean(e.By), e.Sealed)
+				_, err = fmt.Fprintf(a.out, "owner %q of tenant %q is erased (%s, by %s): %d exact results cannot be read any more, %d notes and %d moments are deleted\n",
+					clean(e.Owner), clean(e.Tenant), stamp(e.At), clean(e.By), e.Sealed, e.Notes, e.Moments)
 				return err
 			})
 		},

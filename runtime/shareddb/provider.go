@@ -96,7 +96,7 @@ func (s store) List(ctx context.Context, prefix string) iter.Seq2[sharedmemory.E
 					return
 				}
 			}
-			if len(page) < pageSize {
+			if len(page) < PageSize {
 				return
 			}
 			after = page[len(page)-1].Path

@@ -23,8 +23,10 @@ const (
 	maxDocuments   = 10_000 // of a store
 	maxDescription = 1000   // bytes; models are shown 160 characters of it
 	maxName        = 512    // bytes of a tenant, and of who acts
-	pageSize       = 500    // rows that are read at a time
 )
+
+// PageSize is how many documents or changes a list returns at most.
+const PageSize = 500
 
 // ErrNotFound is the error of what is not there.
 var ErrNotFound = errors.New("not found")
@@ -186,7 +188,7 @@ func documents(ctx context.Context, tx sqlstore.Tx, tenant, store, prefix, after
 	from, below := span(prefix)
 	rows, err := tx.Query(ctx, `SELECT path, bytes, put_by, put_at FROM shared_documents
 		WHERE tenant = $1 AND store = $2 AND path >= $3 AND path < $4 AND path > $5 ORDER BY path LIMIT $6`,
-		tenant, store, from, below, after, pageSize)
+		tenant, store, from, below, after, PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +252,7 @@ func (p *Provider) Changes(ctx context.Context, tenant, store string, before int
 	err = p.db.Read(ctx, func(ctx context.Context, tx sqlstore.Tx) error {
 		all = nil
 		rows, err := tx.Query(ctx, `SELECT id, path, verb, digest, bytes, by_whom, at FROM shared_changes
-			WHERE tenant = $1 AND store = $2 AND id < $3 ORDER BY id DESC LIMIT $4`, tenant, store, before, pageSize)
+			WHERE tenant = $1 AND store = $2 AND id < $3 ORDER BY id DESC LIMIT $4`, tenant, store, before, PageSize)
 		if err != nil {
 			return err
 		}
