@@ -119,16 +119,19 @@ func TestProtocolErrors(t *testing.T) {
 	})
 }
 
-// A server that asks for more is not sent the call again: the SDK would, ten times.
+// A server that asks for more, or to be called again, is not sent the call again:
+// the SDK would, ten times.
 func TestInputRequired(t *testing.T) {
-	overEach(t, func(t *testing.T, p *place) {
-		s := p.open(nil)
-		_, err := find(t, s, "wild__input").Call(t.Context(), &tools.Invocation{Progress: func(string, any) {}})
-		if e := (*mcp.Error)(nil); !errors.As(err, &e) || e.Reason != mcp.InputRequired || errors.Is(err, tools.ErrNotApplied) {
-			t.Errorf("%v", err)
-		}
-		if n := p.noted(mcptest.Called); n != 1 {
-			t.Errorf("sent %d times, want once", n)
-		}
-	})
+	for how, args := range map[string]string{"more": `{}`, "again": `{"how":"again"}`} {
+		overEach(t, func(t *testing.T, p *place) {
+			s := p.open(nil)
+			_, err := find(t, s, "wild__input").Call(t.Context(), &tools.Invocation{Arguments: json.RawMessage(args), Progress: func(string, any) {}})
+			if e := (*mcp.Error)(nil); !errors.As(err, &e) || e.Reason != mcp.InputRequired || errors.Is(err, tools.ErrNotApplied) {
+				t.Errorf("%s: %v", how, err)
+			}
+			if n := p.noted(mcptest.Called); n != 1 {
+				t.Errorf("%s: sent %d times, want once", how, n)
+			}
+		})
+	}
 }
