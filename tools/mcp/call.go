@@ -145,7 +145,7 @@ func (c *caller) answer(raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, c.fault(Unreadable, "it answered, and the answer is not what the protocol has: %w", err)
 	}
-	if r.ResultType == "input_required" || len(r.InputRequests) > 0 {
+	if r.ResultType == "input_required" || len(r.InputRequests) > 0 || r.InputRequests != nil && len(r.Content) == 0 {
 		return nil, c.fault(InputRequired, "it asks for input before it goes on, which it gets from nobody here")
 	}
 	text, links := r.text()

@@ -270,7 +270,7 @@ func (s *Server) says(m message, c call, w wire, answer func(any)) {
 		answer(json.RawMessage(`{"content":[{"type":"text","text":"an order"}],"structuredContent":{"order":9007199254740993}}`))
 	case "input":
 		if c.Arguments.How == "again" { // asks for nothing but the same call again
-			answer(object{"resultType": "input_required", "requestState": "x"})
+			answer(object{"resultType": "input_required", "requestState": "x", "inputRequests": object{}})
 			return
 		}
 		answer(object{"resultType": "input_required", "inputRequests": object{"a": object{"method": "elicitation/create", "params": object{"message": "sure?"}}}})
