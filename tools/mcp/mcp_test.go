@@ -73,7 +73,7 @@ func overStdio(t *testing.T) *place {
 	p := newPlace(t)
 	p.server = mcp.Server{
 		Name: "wild", Command: []string{os.Args[0]},
-		Env: map[string]string{dirVariable: p.dir, "API_KEY": "secret://key"},
+		Env: map[string]string{dirVariable: p.dir, "API_KEY": "secret://key", "GORACE": "atexit_sleep_ms=0"},
 	}
 	return p
 }
