@@ -16,7 +16,7 @@ export GORACE ?= atexit_sleep_ms=0
 TAGGED := $(wildcard internal/fault e2e)
 FAULTS := -tags daybook_faults
 
-.PHONY: help test test-run check fmt vet tidy staticcheck arch generate models mutations mutations-quick simulation torture bench images
+.PHONY: help test test-run check fmt vet tidy staticcheck arch generate models mutations mutations-quick simulation torture bench images fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,18 @@ properties: ## random operations on effects, claims and barriers beside their mo
 
 refunds: ## 209 refunds, each with a crash between effect and record (microsoft/agent-framework#3938)
 	go test -count=1 -v -run '^TestRefundsOverACrash$$' ./runtime
+
+FUZZ     ?= . # the folder, such as ./tools/extract
+FUZZTIME ?= 60s
+# The engine makes each new input smaller for up to a minute by itself, during which it
+# tries no others: for documents of a few KiB that was the whole time.
+fuzz: ## every fuzz target for a minute, one at a time (FUZZ=./tools/extract FUZZTIME=10m)
+	@grep -rn --include='*_test.go' --exclude-dir=arch -o '^func Fuzz[A-Za-z0-9]*' $(strip $(FUZZ)) | \
+	sed -E 's|^(.*)/[^/]*:[0-9]+:func (.*)|\1 \2|' | sort | while read -r dir target; do \
+	  echo "== $$dir $$target"; \
+	  if out=$$(nice -n 5 go test ./$$dir -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x 2>&1 </dev/null); \
+	  then echo "$$out" | grep '^fuzz:' | tail -1; else echo "$$out"; exit 1; fi; \
+	done
 
 BENCH ?= # flags, such as -parts=calls,effects -time=20s -o json
 bench: ## ratios to raw publishes and commits (docs/performance.md), on a PostgreSQL server whose data is on disk

@@ -25,6 +25,12 @@ func (id RunID) String() string { return ulid.ULID(id).String() }
 // IsZero reports whether id names nothing.
 func (id ID) IsZero() bool { return id == ID{} }
 
+func (id RunID) appendText(b []byte) []byte {
+	var text [ulid.EncodedSize]byte
+	_ = ulid.ULID(id).MarshalTextTo(text[:]) // it has the size
+	return append(b, text[:]...)
+}
+
 // IsZero reports whether id names nothing.
 func (id RunID) IsZero() bool { return id == RunID{} }
 
@@ -125,8 +131,14 @@ func DerivedID(token ID, t Type) ID {
 // cut short is not lost, and another one if a turn that was lost asks for
 // something else. A destructive call has the token of its attempt.
 func CallToken(run RunID, call CallID, tool string, arguments []byte) ID {
+	// "daybook/call/1\x00%s\x00%s\x00%s\x00%x" of run, call, tool and digest: every call
+	// has a token, and most never need it.
 	digest := sha256.Sum256(arguments)
-	sum := sha256.Sum256(fmt.Appendf(nil, "daybook/call/1\x00%s\x00%s\x00%s\x00%x", run, call, tool, digest))
+	b := append(make([]byte, 0, 256), "daybook/call/1\x00"...)
+	b = append(run.appendText(b), 0)
+	b = append(call.appendText(b), 0)
+	b = append(append(b, tool...), 0)
+	sum := sha256.Sum256(hex.AppendEncode(b, digest[:]))
 	var id ID
 	copy(id[:6], run[:6])
 	copy(id[6:], sum[:10])

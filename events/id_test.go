@@ -2,8 +2,11 @@ package events_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -122,6 +125,27 @@ func TestHashText(t *testing.T) {
 	for _, in := range []string{"00", h.String() + "00", "zz" + h.String()[2:]} {
 		if err := back.UnmarshalText([]byte(in)); err == nil {
 			t.Errorf("hash %q: no error", in)
+		}
+	}
+}
+
+// Tokens are stored, and other processes make them again: they stay what they were.
+func TestCallTokenStaysWhatItWas(t *testing.T) {
+	run := events.RunID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255}
+	for _, call := range []events.CallID{{}, {Turn: 1}, {Turn: 12, Index: 345}, {Turn: 1 << 40, Index: -1}} {
+		for _, tool := range []string{"", "pay", "ё", strings.Repeat("long", 100)} {
+			for _, arguments := range []string{"", "{}", `{"a":1}`} {
+				sum := sha256.Sum256(fmt.Appendf(nil, "daybook/call/1\x00%s\x00t%d.c%d\x00%s\x00%x", run, call.Turn, call.Index, tool, sha256.Sum256([]byte(arguments))))
+				var want events.ID
+				copy(want[:6], run[:6])
+				copy(want[6:], sum[:10])
+				if got := events.CallToken(run, call, tool, []byte(arguments)); got != want {
+					t.Errorf("%v %q %q: %s, want %s", call, tool, arguments, got, want)
+				}
+				if got, want := call.String(), fmt.Sprintf("t%d.c%d", call.Turn, call.Index); got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
+			}
 		}
 	}
 }

@@ -2,7 +2,7 @@ package events
 
 import (
 	"encoding/json"
-	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -12,7 +12,12 @@ type CallID struct {
 	Index int `json:"index"` // from 0, in the order the model asked
 }
 
-func (c CallID) String() string { return fmt.Sprintf("t%d.c%d", c.Turn, c.Index) }
+func (c CallID) String() string { return string(c.appendText(make([]byte, 0, 24))) }
+
+func (c CallID) appendText(b []byte) []byte {
+	b = strconv.AppendInt(append(b, 't'), int64(c.Turn), 10)
+	return strconv.AppendInt(append(b, ".c"...), int64(c.Index), 10)
+}
 
 // CallRef names a call of some run.
 type CallRef struct {

@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"iter"
 	"regexp"
 	"strings"
 )
@@ -110,21 +111,73 @@ func isTime(s string) bool {
 func findCards() func(string) [][2]int {
 	word := regexp.MustCompile(`(?i)\b(?:(?:credit|debit)?[ _-]?card|visa|mastercard|amex|pan)`)
 	number := regexp.MustCompile(`\b\d(?:[ -]?\d){12,18}\b`)
-	return func(text string) (found [][2]int) {
+	find := func(text string, found [][2]int, offset int) [][2]int {
 		last := 0
 		for _, w := range word.FindAllStringIndex(text, -1) {
 			from := max(w[1], last)
-			to := min(len(text), w[1]+40+24)
+			to := min(len(text), w[1]+cardReach+24)
 			if from >= to {
 				continue
 			}
-			if n := number.FindStringIndex(text[from:to]); n != nil && n[0] <= 40 && isCard(text[from+n[0]:from+n[1]]) {
-				found = append(found, [2]int{from + n[0], from + n[1]})
+			if n := number.FindStringIndex(text[from:to]); n != nil && n[0] <= cardReach && isCard(text[from+n[0]:from+n[1]]) {
+				found = append(found, [2]int{offset + from + n[0], offset + from + n[1]})
 				last = from + n[1]
 			}
 		}
 		return found
 	}
+	return func(text string) (found [][2]int) {
+		for start, end := range longNumbers(text) { // few texts have one, and the expressions are slow
+			found = find(text[start:end], found, start)
+		}
+		return found
+	}
+}
+
+// cardReach is how far after a word for a card its number may begin.
+const cardReach = 40
+
+// longNumbers ranges over the parts of text where a number with 13 digits or more
+// stands, with what is around it that may say what number it is.
+func longNumbers(text string) iter.Seq2[int, int] {
+	const before, after, digits = cardReach + 16, cardReach + 24, 13
+	return func(yield func(start, end int) bool) {
+		start, end := 0, -1 // of the part that is not yielded yet
+		for i := 0; i < len(text); i++ {
+			if !isDigit(text[i]) {
+				continue
+			}
+			first, n := i, 0
+			for ; i < len(text) && (isDigit(text[i]) || isDigit(text[i-1]) && (text[i] == ' ' || text[i] == '-')); i++ {
+				if isDigit(text[i]) {
+					n++
+				}
+			}
+			if n < digits {
+				continue
+			}
+			from := max(0, first-before)
+			for from > max(end, 0) && isWordByte(text[from-1]) { // a part does not begin within a word
+				from--
+			}
+			if end < 0 {
+				start = from
+			} else if from > end {
+				if !yield(start, end) {
+					return
+				}
+				start = from
+			}
+			end = min(len(text), i+after)
+		}
+		if end >= 0 {
+			yield(start, end)
+		}
+	}
+}
+
+func isWordByte(c byte) bool {
+	return isDigit(c) || c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // randomReach is how far after its keyword a random word may begin.

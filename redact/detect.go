@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -173,15 +174,44 @@ func findPrivateKeys() func(string) [][2]int {
 func findUserinfo() func(string) [][2]int {
 	re := regexp.MustCompile(`\b[a-zA-Z][a-zA-Z0-9+.-]*://(?:([^\s/:@?#"'<>]{16,})@|[^\s/:@?"'<>]*:([^\s"'<>]*?)@[A-Za-z0-9_.\[-])`)
 	return func(text string) (found [][2]int) {
-		for _, at := range re.FindAllStringSubmatchIndex(text, -1) {
-			switch {
-			case at[2] >= 0 && hasDigit(text[at[2]:at[3]]) && !isPlaceholder(text[at[2]:at[3]]):
-				found = append(found, [2]int{at[2], at[3]})
-			case at[4] >= 0 && at[5]-at[4] >= 3 && !isPlaceholder(text[at[4]:at[5]]) && isPassword(text[at[4]:at[5]]):
-				found = append(found, [2]int{at[4], at[5]})
+		for start, word := range wordsWith(text, "://") {
+			if strings.IndexByte(word, '@') < 0 { // most URLs, and the expression is slow
+				continue
+			}
+			for _, at := range re.FindAllStringSubmatchIndex(word, -1) {
+				switch {
+				case at[2] >= 0 && hasDigit(word[at[2]:at[3]]) && !isPlaceholder(word[at[2]:at[3]]):
+					found = append(found, [2]int{start + at[2], start + at[3]})
+				case at[4] >= 0 && at[5]-at[4] >= 3 && !isPlaceholder(word[at[4]:at[5]]) && isPassword(word[at[4]:at[5]]):
+					found = append(found, [2]int{start + at[4], start + at[5]})
+				}
 			}
 		}
 		return found
+	}
+}
+
+// wordsWith ranges over the words of text that hold sep, by where they start.
+// Space, quotes and angle brackets end a word.
+func wordsWith(text, sep string) iter.Seq2[int, string] {
+	const ends = " \t\n\f\r\"'<>"
+	return func(yield func(int, string) bool) {
+		for from := 0; ; {
+			at := strings.Index(text[from:], sep)
+			if at < 0 {
+				return
+			}
+			at += from
+			start := from + strings.LastIndexAny(text[from:at], ends) + 1
+			end := len(text)
+			if n := strings.IndexAny(text[at:], ends); n >= 0 {
+				end = at + n
+			}
+			if !yield(start, text[start:end]) {
+				return
+			}
+			from = end
+		}
 	}
 }
 

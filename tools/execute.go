@@ -152,8 +152,8 @@ func (d *Dispatcher) dispatchPlain(ctx context.Context, env Env, e *entry, c Cal
 // ended and the tool has nothing to show, the call has no outcome: it is made
 // again.
 func (d *Dispatcher) plainOutcome(ctx, callCtx context.Context, env Env, e *entry, c Call, started time.Time, a answer) (Disposition, error) {
-	if applied := (*AppliedError)(nil); e.def.Effect == Idempotent && errors.As(a.err, &applied) {
-		a = answer{value: applied.Outcome}
+	if a.err != nil && e.def.Effect == Idempotent {
+		a = appliedBefore(a)
 	}
 	if a.err != nil {
 		if ctx.Err() != nil && !a.panicked {
@@ -177,6 +177,14 @@ func (d *Dispatcher) plainOutcome(ctx, callCtx context.Context, env Env, e *entr
 	}
 	d.spent(ctx, env, e, c, r.Cost)
 	return Disposition{State: StateDone, Result: r}, nil
+}
+
+// appliedBefore makes a success of the answer that it is already there.
+func appliedBefore(a answer) answer {
+	if applied := (*AppliedError)(nil); errors.As(a.err, &applied) {
+		return answer{value: applied.Outcome}
+	}
+	return a
 }
 
 func (d *Dispatcher) plainFailure(callCtx context.Context, e *entry, a answer) (kind, text string) {

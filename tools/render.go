@@ -95,10 +95,18 @@ func textOf(value any) (text string, sources []events.Source, err error) {
 	if answer, sources, ok := unwrapAnswer(raw); ok {
 		return answer, sources, nil
 	}
-	if s := ""; len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
-		return s, nil, nil // a named string type
+	if len(raw) > 0 && raw[0] == '"' {
+		return unquoted(raw), nil, nil // a named string type
 	}
 	return string(raw), nil, nil
+}
+
+func unquoted(raw []byte) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return string(raw)
+	}
+	return s
 }
 
 // unwrapAnswer takes {answer, results, …} apart.

@@ -77,11 +77,11 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-func self(t *testing.T, args ...string) []string {
-	t.Helper()
+func self(tb testing.TB, args ...string) []string {
+	tb.Helper()
 	me, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return append([]string{me}, args...)
 }

@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"unicode"
 
-	"codeberg.org/readeck/go-readability/v2"
-	htmltomarkdown "github.com/JohannesKaufmann/html-to-markdown/v2"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
 	"github.com/ledongthuc/pdf"
 
 	"github.com/daybookhq/daybook/tools/netguard"
@@ -115,6 +111,13 @@ func eachPage(node pdf.Value, depth, n int, f func(pdf.Page) (more bool, err err
 		return n, fault(fmt.Sprintf("it has over %d pages", maxPages))
 	}
 	if node.Key("Kids").Kind() != pdf.Array {
+		// The library goes up from a page for what it does not say itself.
+		above := 0
+		for p := node.Key("Parent"); !p.IsNull(); p = p.Key("Parent") {
+			if above++; above > maxPageDepth {
+				return n, fault("its pages are nested too deeply")
+			}
+		}
 		more, err := f(pdf.Page{V: node})
 		if err == nil && !more {
 			err = errEnough
@@ -132,28 +135,4 @@ func eachPage(node pdf.Value, depth, n int, f func(pdf.Page) (more bool, err err
 		}
 	}
 	return n, nil
-}
-
-// little is fewer bytes of article than a page that is one would have.
-const little = 200
-
-// parseHTML returns what is to be read on a page, as Markdown: the article if
-// there is one, else all of it.
-func parseHTML(page, at string) (document, error) {
-	u, err := url.Parse(at)
-	if err != nil {
-		return document{}, err
-	}
-	base := converter.WithDomain(u.Scheme + "://" + u.Host)
-	a, err := readability.FromReader(strings.NewReader(page), u)
-	d := document{Title: a.Title()}
-	if err == nil && a.Node != nil {
-		md, err := htmltomarkdown.ConvertNode(a.Node, base)
-		if err == nil && len(md) >= little {
-			d.Text = string(md)
-			return d, nil
-		}
-	}
-	d.Text, err = htmltomarkdown.ConvertString(page, base)
-	return d, err
 }

@@ -2,9 +2,13 @@ package extract
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/daybookhq/daybook/tools/netguard"
 )
 
 func TestParse(t *testing.T) {
@@ -49,6 +53,10 @@ func TestHostileDocuments(t *testing.T) {
 	}
 	pdf := makePDF("t", "text")
 	loop := assemblePDF([]string{"<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [2 0 R] /Count 5 >>"}, "")
+	orphan := assemblePDF([]string{
+		"<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [3 0 R] /Count 1 >>", "<< /Type /Page /Parent 3 0 R /Contents 4 0 R >>",
+		"<< /Length 2 >>\nstream\nET\nendstream",
+	}, "")
 	huge := assemblePDF([]string{"<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [] /Count 2000000000 >>"}, "")
 	for _, tt := range []struct {
 		name, format string
@@ -68,6 +76,7 @@ func TestHostileDocuments(t *testing.T) {
 		{"pdf: only its first line", formatPDF, []byte("%PDF-1.4\n"), "damaged"},
 		{"pdf: cut off", formatPDF, pdf[:len(pdf)/2], "damaged"},
 		{"pdf: pages that hold themselves", formatPDF, loop, "nested too deeply"},
+		{"pdf: a page above itself", formatPDF, orphan, "nested too deeply"},
 		{"pdf: a count of pages that lies", formatPDF, huge, ""},
 		{"pdf: many pages", formatPDF, makePDF("t", make([]string, 2001)...), "over 2000 pages"},
 		{"pdf: a table that is elsewhere", formatPDF, bytes.Replace(pdf, []byte("startxref\n"), []byte("startxref\n9"), 1), "damaged"},
@@ -85,8 +94,33 @@ func TestHostileDocuments(t *testing.T) {
 	}
 }
 
+// Pages on which the libraries take time in squares: minutes each, or hours, if
+// nothing bounds them. Processor time would end the child, and the page with it.
+func TestPagesThatTakeLong(t *testing.T) {
+	words := strings.Repeat("tea and tides ", 1<<15)
+	for name, page := range map[string]string{
+		"brackets that nothing closes":                 words + strings.Repeat("[", 1<<20),
+		"a title as long as a book, and many headings": "<title>" + words + "</title>" + strings.Repeat("<h1>kettle</h1>", 20_000),
+		"its title in a script":                        `<script type="application/ld+json">{"@context":"https://schema.org","@type":"Article","headline":"` + words + `"}</script>` + strings.Repeat("<h2>kettle</h2>", 20_000),
+		"headings inside headings":                     strings.Repeat("<h1><div>", 200) + words,
+	} {
+		t.Run("SG-75 "+name, func(t *testing.T) {
+			d := parse(task{Format: formatHTML, URL: "https://x.example.com/", ContentType: "text/html", MaxText: 4 << 20}, []byte(page))
+			if d.Error != "" || !strings.Contains(d.Text, "tea") && !strings.Contains(d.Text, "kettle") || len(d.Title) > maxTitle {
+				t.Errorf("error %q, title %.30q, text of %d bytes", d.Error, d.Title, len(d.Text))
+			}
+		})
+	}
+	t.Run("SG-75 a link keeps its brackets", func(t *testing.T) {
+		d := parse(task{Format: formatHTML, URL: "https://x.example.com/", ContentType: "text/html", MaxText: 1 << 20}, []byte(`<p>[a] [b <a href="/c">d [e]</a></p>`))
+		if d.Text != `\[a] [b [d [e\]](https://x.example.com/c)` && d.Text != `\[a] \[b [d \[e\]](https://x.example.com/c)` {
+			t.Errorf("%s", d.Text)
+		}
+	})
+}
+
 // FuzzParse leaves out PDF, whose reader has inputs that it never comes back
-// from: processor time ends those, in a child.
+// from: see FuzzChild.
 func FuzzParse(f *testing.F) {
 	word := wordHead + "<w:p><w:r><w:t>x</w:t></w:r></w:p>" + wordTail
 	f.Add(0, makeDOCX(f, "word/document.xml", word, "docProps/core.xml", "<title>t</title>"))
@@ -101,6 +135,72 @@ func FuzzParse(f *testing.F) {
 		d := parse(task{Format: formats[uint(format)%3], URL: "https://x.example.com/y", ContentType: "text/html", MaxText: most}, body)
 		if len(d.Text) > most || len(d.Title) > maxTitle || strings.ToValidUTF8(d.Text, "") != d.Text || d.Error != "" && d.Text != "" {
 			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// endlessPDF has a table of objects that names itself as the one before it, which
+// the library follows for ever.
+func endlessPDF() []byte {
+	b := makePDF("t", "text")
+	_, start, _ := bytes.Cut(b, []byte("startxref\n"))
+	at, _, _ := bytes.Cut(start, []byte("\n"))
+	return bytes.Replace(b, []byte("/Root 1 0 R"), fmt.Appendf(nil, "/Root 1 0 R /Prev %s", at), 1)
+}
+
+func limited(tb testing.TB) *Reader {
+	tb.Helper()
+	r, err := NewReader(Options{
+		Policy: netguard.Policy{Allow: []string{"*"}}, Command: self(tb, "extract-child"),
+		Limits: Limits{CPU: time.Second, Time: 5 * time.Minute, Memory: 256 << 20},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// childAnswers has a child parse body under the limits of production, a second of
+// processor time among them: it answers, or its end is told in words.
+func childAnswers(tb testing.TB, r *Reader, format string, body []byte) (document, error) {
+	tb.Helper()
+	const most = 4096
+	d, err := r.parse(context.Background(), task{
+		Format: format, URL: "https://x.example.com/y", ContentType: "text/html", MaxText: most, Memory: r.limits.Memory, CPUSeconds: 1,
+	}, body)
+	if len(d.Text) > most || len(d.Title) > maxTitle || strings.ToValidUTF8(d.Text+d.Title, "") != d.Text+d.Title {
+		tb.Errorf("%+v", d)
+	}
+	if err != nil && (!strings.HasPrefix(err.Error(), "the document could not be parsed: ") || len(err.Error()) > 200) {
+		tb.Errorf("error %q", err)
+	}
+	return d, err
+}
+
+// What the library never comes back from, processor time ends.
+func TestDocumentThatNeverEnds(t *testing.T) {
+	d, err := childAnswers(t, limited(t), formatPDF, endlessPDF())
+	if want := "it breaks the parser, or takes too much memory or time"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("SG-75: %+v, %v, want %s", d, err, want)
+	}
+}
+
+// FuzzChild fuzzes what a Reader does: any document of any format comes back in
+// time, also one that the parser never comes back from.
+func FuzzChild(f *testing.F) {
+	r := limited(f)
+	for _, b := range [][]byte{
+		makePDF("Tides", "High water", "Low water"), assemblePDF([]string{"<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [2 0 R] /Count 5 >>"}, ""),
+		bombPDF(1 << 16), []byte("%PDF-1.4\n"),
+	} {
+		f.Add(0, b)
+	}
+	f.Add(1, makeDOCX(f, "word/document.xml", wordHead+wordTail))
+	f.Add(2, []byte(article))
+	formats := []string{formatPDF, formatDOCX, formatHTML, formatText}
+	f.Fuzz(func(t *testing.T, format int, body []byte) {
+		if len(body) <= 1<<16 {
+			_, _ = childAnswers(t, r, formats[uint(format)%4], body)
 		}
 	})
 }
