@@ -14,13 +14,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/daybookhq/daybook/tools/extract"
 	"github.com/daybookhq/daybook/tools/sandbox/javascript"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if code, ok := role(ctx, os.Args[1:]); ok {
 		os.Exit(code)

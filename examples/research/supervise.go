@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/examples/research/standin"
+	"github.com/daybookhq/daybook/ledger"
 )
 
 var questions = []question{
@@ -46,7 +47,8 @@ type supervisor struct {
 	killed bool
 }
 
-const patience = 2 * time.Minute
+// patience is with the machine, and with a person whom a run waits for.
+const patience = 5 * time.Minute
 
 func (s *supervisor) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no end within %v", patience))
@@ -184,7 +186,13 @@ func (s *supervisor) worker(ctx context.Context, q question) (e ended, err error
 		Dir: s.dir, Question: q, Services: s.world.URL(), Web: s.world.Web(), OpenAlexKey: s.key,
 		Files: slices.Concat(s.server, []string{s.path("files")}), Folder: s.path("files"),
 	})
-	err = errors.Join(err, json.NewDecoder(out).Decode(&e), c.Wait())
+	lines := json.NewDecoder(out)
+	for e.State = string(ledger.Parked); err == nil && e.State == string(ledger.Parked); {
+		if err = lines.Decode(&e); err == nil && e.State == string(ledger.Parked) {
+			fmt.Fprintf(s.out, "  run %s waits; what for says\n    %s\n", e.Run, s.command("why", e.Run))
+		}
+	}
+	err = errors.Join(err, c.Wait())
 	close(dead)
 	return e, err
 }

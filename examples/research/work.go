@@ -40,7 +40,8 @@ type question struct {
 }
 
 // work is one worker: the whole embedded system. It submits its question,
-// answers it, and writes what became of the run to out.
+// answers it, and writes what became of the run to out, a line of JSON; one more
+// before it if the run waits for somebody.
 func work(ctx context.Context, in io.Reader, out, log io.Writer) error {
 	lines := bufio.NewReader(in)
 	line, err := lines.ReadBytes('\n')
@@ -131,10 +132,15 @@ func ask(ctx context.Context, client *runtime.Client, q question, out *json.Enco
 	if err != nil {
 		return err
 	}
-	if r, err = client.Wait(ctx, r.ID, false); err != nil {
-		return fmt.Errorf("run %s: %w", r.ID, err)
+	for _, parked := range []bool{true, false} { // a run that waits for a person says so, once
+		if r, err = client.Wait(ctx, r.ID, parked); err == nil {
+			err = out.Encode(answered(r))
+		}
+		if err != nil || r.State.Ended() {
+			return err
+		}
 	}
-	return out.Encode(answered(r))
+	return nil
 }
 
 // ended is what became of a question.
