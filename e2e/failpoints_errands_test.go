@@ -43,6 +43,7 @@ var errands = []errand{
 	{"requeue", []string{"requeue.before_commit", "requeue.after_commit"}, true, false, retryErrand},
 	{"fork", []string{"fork.before_commit", "fork.after_commit"}, true, false, forkErrand},
 	{"artifact", []string{"artifact.after_blob", "artifact.before_event"}, false, false, artifactErrand},
+	{"memory", []string{"memory.before_commit", "memory.after_commit"}, false, true, memoryErrand},
 	{"reconcile", []string{"reopen.before_commit", "reopen.after_commit", "reconcile.before_commit", "reconcile.after_commit"}, true, true, reconcileErrand},
 }
 

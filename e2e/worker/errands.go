@@ -7,9 +7,13 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger/sqlstore"
 	"github.com/daybookhq/daybook/loops/revise"
+	"github.com/daybookhq/daybook/redact"
+	"github.com/daybookhq/daybook/runtime/memorydb"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/builtin"
+	"github.com/daybookhq/daybook/tools/memory"
 )
 
 // errandTools let a run wait for others.
@@ -22,6 +26,20 @@ func errandCallbacks() revise.Callbacks {
 	return revise.Callbacks{Validators: map[string]revise.Validator{"second": func(_ context.Context, _ revise.Context, value any) (revise.Verdict, error) {
 		return revise.Verdict{OK: value == "a second draft", Issues: []events.ArtifactIssue{{Message: "once more"}}}, nil
 	}}}
+}
+
+// memoryTools are fenced by the owner of each run, and keep what they are told in
+// the ledger's database.
+func memoryTools(st *sqlstore.Store, red *redact.Redactor) ([]tools.Tool, error) {
+	store, err := memorydb.New(st.DB(), memorydb.Config{Redactor: red})
+	if err != nil {
+		return nil, err
+	}
+	m, err := memory.New(memory.Options{Client: store, Root: func(inv *tools.Invocation) string { return "user:" + inv.Owner }, Redactor: red})
+	if err != nil {
+		return nil, err
+	}
+	return m.Tools(), nil
 }
 
 // errandAgents wait for a child run and a signal, end at once, and fail always.
@@ -51,6 +69,24 @@ model: scripted/writer
 loop: { strategy: revise, validators: [second] }
 ---
 Write it.
+`,
+	"learner": `---
+name: learner
+description: Remembers one thing.
+model: scripted/learner
+loop: singleshot
+tools: [remember, finish]
+---
+Do it.
+`,
+	"recaller": `---
+name: recaller
+description: Says what is remembered.
+model: scripted/recaller
+loop: singleshot
+tools: [recall, finish]
+---
+Do it.
 `,
 	"moody": `---
 name: moody
@@ -95,6 +131,28 @@ rules:
   - name: first
     when: { last: user }
     answer: { text: "a first draft" }
+`,
+	"learner": `model: scripted/learner
+rules:
+  - name: learn
+    when: { last: user }
+    answer:
+      calls: [{ name: remember, arguments: { context: "preference:drink", text: "They drink oolong in the afternoon." } }]
+  - name: end
+    when: { last: tool }
+    answer:
+      calls: [{ name: finish, arguments: { answer: "{{result.remember}}" } }]
+`,
+	"recaller": `model: scripted/recaller
+rules:
+  - name: recall
+    when: { last: user }
+    answer:
+      calls: [{ name: recall, arguments: { query: "which drink in the afternoon" } }]
+  - name: end
+    when: { last: tool }
+    answer:
+      calls: [{ name: finish, arguments: { answer: "{{result.recall}}" } }]
 `,
 	"moody": `model: scripted/moody
 rules:

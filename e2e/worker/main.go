@@ -108,7 +108,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg, err := config(o, secret, red)
+	cfg, err := config(o, secret, red, st)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func connect(o options) (*nats.Conn, func(), error) {
 	return nc, func() { nc.Close(); srv.Shutdown() }, nil
 }
 
-func config(o options, secret string, red *redact.Redactor) (runtime.Config, error) {
+func config(o options, secret string, red *redact.Redactor, st *sqlstore.Store) (runtime.Config, error) {
 	cfg := runtime.Config{
 		Name: runtime.DefaultName(), Redactor: red, Concurrency: 4, LeaseTTL: o.ttl, Sweep: 50 * time.Millisecond,
 		Models: map[string]model.Model{}, Prices: model.DefaultPrices(), Tools: new(tools.Registry), Artifacts: errandCallbacks(),
@@ -204,7 +204,11 @@ func config(o options, secret string, red *redact.Redactor) (runtime.Config, err
 	if err != nil {
 		return cfg, err
 	}
-	ts = append(append(ts, leaks...), errandTools()...)
+	remembering, err := memoryTools(st, red)
+	if err != nil {
+		return cfg, err
+	}
+	ts = append(append(append(ts, leaks...), errandTools()...), remembering...)
 	if err := cfg.Tools.Add(append(ts, builtin.Finish(), builtin.Decline())...); err != nil {
 		return cfg, err
 	}

@@ -80,7 +80,7 @@ var packages = map[string]string{
 	// The parts as they ship, wired for whoever embeds Daybook; see docs/decisions/0005.
 	"runtime/system": "runtime runtime/queue ledger ledger/sqlstore ledger/postgres ledger/sqlite events events/jetstream model redact internal/embedded internal/fault",
 	// What tools keep in the ledger's database; see docs/decisions/0021.
-	"runtime/memorydb": "tools tools/memory tools/sharedmemory ledger ledger/sqlstore events redact",
+	"runtime/memorydb": "tools tools/memory tools/sharedmemory ledger ledger/sqlstore events redact internal/fault",
 	"runtime/shareddb": "tools tools/sharedmemory ledger ledger/sqlstore events redact",
 	"runtime/...":      "runtime runtime/queue agents loops loops/revise tools model ledger events redact internal/canonical internal/fault internal/telemetry",
 

@@ -21,6 +21,7 @@ reopen.before_commit reopen.after_commit reconcile.before_commit reconcile.after
 renew.before settle.after_record model.after_reply
 projector.before_tx projector.before_commit projector.after_commit projector.before_ack
 feed.after_publish
+memory.before_commit memory.after_commit
 checkpoint.before_sign checkpoint.after_write
 redact.before
 artifact.after_blob artifact.before_event

@@ -72,6 +72,8 @@ func memoryIn(t testing.TB, st *sqlstore.Store, r *redact.Redactor) *memorydb.St
 	return m
 }
 
+// TestConformance: SG-81 to SG-110, as far as they are a client's, on both
+// databases (SG-94).
 func TestConformance(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/fault"
+	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
 	"github.com/daybookhq/daybook/tools/memory"
 )
@@ -86,8 +88,14 @@ func (s *Store) StoreEvents(ctx context.Context, scope memory.Scope, batch []mem
 				return err
 			}
 		}
-		return index(ctx, tx, scope, notes)
+		if err := index(ctx, tx, scope, notes); err != nil {
+			return err
+		}
+		return away(fault.Err("memory.before_commit"))
 	})
+	if err == nil {
+		err = away(fault.Err("memory.after_commit"))
+	}
 	if err != nil {
 		return memory.Stored{}, s.cfg.Redactor.Error(fmt.Errorf("store events: %w", err))
 	}
@@ -96,6 +104,14 @@ func (s *Store) StoreEvents(ctx context.Context, scope memory.Scope, batch []mem
 		out.Results = append(out.Results, memory.StoredEvent{Status: "recorded", EventID: n.locus.String(), Relevance: "high"})
 	}
 	return out, nil
+}
+
+// away says of an injected error that the database cannot be asked.
+func away(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
 }
 
 // checkScope refuses a scope that cannot be kept.

@@ -102,7 +102,8 @@ func TestConcurrentWriters(t *testing.T) {
 }
 
 // TestRememberTwiceIsOnce: a call that is made again after a crash, by another
-// worker, a retry of the run or a model that asks twice all find the one note.
+// worker, a retry of the run or a model that asks twice all find the one note
+// (SG-84).
 func TestRememberTwiceIsOnce(t *testing.T) {
 	both(t, func(t *testing.T, st *sqlstore.Store, m *memorydb.Store) {
 		r := redact.New(redact.Config{})
@@ -428,6 +429,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
+// SG-93 SG-110: moments are kept, and no notes.
 func TestMoments(t *testing.T) {
 	both(t, func(t *testing.T, _ *sqlstore.Store, m *memorydb.Store) {
 		for i := range 5 {

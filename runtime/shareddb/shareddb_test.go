@@ -187,7 +187,7 @@ func TestCanary(t *testing.T) {
 	})
 }
 
-// TestThroughTheTools: an agent of a tenant lists and reads what people put, and
+// TestThroughTheTools (SE-01, SE-06): an agent of a tenant lists and reads what people put, and
 // sees what they change at its next call; it has no tool that writes.
 func TestThroughTheTools(t *testing.T) {
 	both(t, func(t *testing.T, _ *sqlstore.Store, p *shareddb.Provider) {
@@ -271,6 +271,7 @@ func (broken) Read(context.Context, func(context.Context, sqlstore.Tx) error) er
 	return fmt.Errorf("dial: %w", ledger.ErrUnavailable)
 }
 
+// TestDatabaseAway: SE-10, a database that is away.
 func TestDatabaseAway(t *testing.T) {
 	r := redact.New(redact.Config{})
 	p, err := shareddb.New(broken{openSQLite(t, r).DB()}, shareddb.Config{Redactor: r})
@@ -282,7 +283,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// TestStoreGoesAway: a store that is removed between a snapshot and a read is not
+// TestStoreGoesAway (SE-06, SE-43): a store that is removed between a snapshot and a read is not
 // found, which is something else than an absent document.
 func TestStoreGoesAway(t *testing.T) {
 	both(t, func(t *testing.T, _ *sqlstore.Store, p *shareddb.Provider) {
