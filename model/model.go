@@ -1,6 +1,6 @@
 // Package model is what the runtime asks of a language model: one request, one
 // answer, what it cost. Whoever answers is a package of its own on its shelf:
-// openai, scripted.
+// anthropic, openai, scripted.
 package model
 
 import (

@@ -5,17 +5,19 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/daybookhq/daybook/internal/strictyaml"
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/anthropic"
 	"github.com/daybookhq/daybook/model/openai"
 )
 
 const modelConfigUsage = "file that says which model providers there are, docs/models.md (DAYBOOK_MODEL_CONFIG)"
 
 // apis are the wire formats that a model's provider may speak.
-var apis = []string{openai.Responses, openai.Chat}
+var apis = []string{openai.Responses, openai.Chat, anthropic.Messages}
 
 // configuredModels adds the models of --model-config. Keys in it are names of
 // secrets, never values: a file is copied, printed and checked in.
@@ -42,7 +44,7 @@ func (w *workerFlags) configuredModels(models map[string]model.Model) error {
 		if f.Err() != nil {
 			continue // say all faults first
 		}
-		if models[name], err = openai.New(c); err != nil {
+		if models[name], err = newModel(c); err != nil {
 			mm.Fault("base_url", "%v", err)
 		}
 	}
@@ -53,16 +55,29 @@ func (w *workerFlags) configuredModels(models map[string]model.Model) error {
 	return nil
 }
 
+// newModel makes the client; what formats have in common stands in openai's configuration.
+func newModel(c openai.Config) (model.Model, error) {
+	if c.API != anthropic.Messages {
+		return openai.New(c)
+	}
+	return anthropic.New(anthropic.Config{
+		BaseURL: c.BaseURL, Key: c.Key, Model: c.Model, Thinking: c.Thinking, Headers: c.Headers, Fields: c.Fields, Idle: c.Idle,
+	})
+}
+
 func (w *workerFlags) readModel(m *strictyaml.Map, name string) openai.Config {
 	c := openai.Config{
-		API: m.Need("api", strings.Join(apis, " or ")), BaseURL: m.Text("base_url"), Model: m.Text("model"),
+		API: m.Need("api", strings.Join(apis, ", ")), BaseURL: m.Text("base_url"), Model: m.Text("model"),
 		Key: w.secret(m, "key"), Thinking: m.Text("thinking"), Idle: m.Duration("idle"),
 	}
 	if c.Model == "" {
 		c.Model = name
 	}
-	if c.API != "" && c.API != openai.Responses && c.API != openai.Chat {
-		m.Fault("api", "there is no api %q; want %s", c.API, strings.Join(apis, " or "))
+	if c.API != "" && !slices.Contains(apis, c.API) {
+		m.Fault("api", "there is no api %q; want one of %s", c.API, strings.Join(apis, ", "))
+	}
+	if levels := []string{"", "off", "minimal", "low", "medium", "high"}; !slices.Contains(levels, c.Thinking) {
+		m.Fault("thinking", "want off, minimal, low, medium or high, got %q", c.Thinking)
 	}
 	if u := c.BaseURL; strings.Contains(u, "@") || strings.Contains(u, "?") {
 		m.Fault("base_url", "want an address without a password or a query; a key goes into key: secret://NAME")

@@ -91,6 +91,7 @@ func TestModelConfigFaults(t *testing.T) {
   - name: a
     api: openai/magic
     key: sk-canary-0a1b2c3d4e5f60718293a4b5c6d7e8f9
+    thinking: "yes"
   - name: b
     api: openai/chat
     key: secret://nowhere
@@ -104,13 +105,14 @@ func TestModelConfigFaults(t *testing.T) {
 	}
 	var out bytes.Buffer
 	code := run(t.Context(), []string{"dev", "--dir", t.TempDir(), "--model-config", file}, nil, &out, &out)
-	want := `runner: --model-config: models.yaml:3: models[0].api: there is no api "openai/magic"; want openai/responses or openai/chat
+	want := `runner: --model-config: models.yaml:3: models[0].api: there is no api "openai/magic"; want one of openai/responses, openai/chat, anthropic/messages
 models.yaml:4: models[0].key: want secret://NAME, and the value in a file: --secret NAME=FILE
-models.yaml:7: models[1].key: there is no secret "nowhere"; give --secret nowhere=FILE
-models.yaml:8: models[1].base_url: want an address without a password or a query; a key goes into key: secret://NAME
-models.yaml:9: models[1].fields: want fields of the request's body, such as {temperature: 0.2}
-models.yaml:10: models[1].colour: a model has no such field; known fields: name, api, base_url, model, key, thinking, idle, headers, fields
-models.yaml:11: models[2].name: missing; write what agents write as their model, such as gpt-5
+models.yaml:5: models[0].thinking: want off, minimal, low, medium or high, got "yes"
+models.yaml:8: models[1].key: there is no secret "nowhere"; give --secret nowhere=FILE
+models.yaml:9: models[1].base_url: want an address without a password or a query; a key goes into key: secret://NAME
+models.yaml:10: models[1].fields: want fields of the request's body, such as {temperature: 0.2}
+models.yaml:11: models[1].colour: a model has no such field; known fields: name, api, base_url, model, key, thinking, idle, headers, fields
+models.yaml:12: models[2].name: missing; write what agents write as their model, such as gpt-5
 `
 	if code != exitUsage || out.String() != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, out.String(), want)

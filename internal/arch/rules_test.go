@@ -140,8 +140,7 @@ var modules = map[string]string{
 	"github.com/santhosh-tekuri/jsonschema/v6": "tools loops/revise",
 	"github.com/google/jsonschema-go":          "tools tools/...",
 	"github.com/modelcontextprotocol/go-sdk":   "tools/mcp examples/...", // the client; see docs/decisions/0020
-	"github.com/openai/openai-go/v3":           "model/openai", // heavy: linked by cmd/runner alone; see docs/decisions/0022
-	"github.com/anthropics/anthropic-sdk-go":   "model/anthropic",
+	"github.com/openai/openai-go/v3":           "model/openai",           // heavy: linked by cmd/runner alone; see docs/decisions/0022
 	"github.com/tetratelabs/wazero":            "tools/sandbox/wasm",
 	"github.com/dop251/goja":                   "tools/sandbox/javascript",
 	"github.com/coregx/ahocorasick":            "redact",
@@ -157,6 +156,7 @@ var modules = map[string]string{
 	"golang.org/x/sync":                        "runtime/... events/... ledger/... tools cmd/... e2e/... bench/...",
 	"golang.org/x/time":                        "runtime/... model/...",
 
+	"github.com/anthropics/anthropic-sdk-go/v2":       "model/anthropic",
 	"codeberg.org/readeck/go-readability/v2":          "tools/extract",
 	"github.com/JohannesKaufmann/html-to-markdown/v2": "tools/extract",
 	"github.com/ledongthuc/pdf":                       "tools/extract",
@@ -178,7 +178,7 @@ const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/ra
 	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal"
 
 // conformance is what is test code although its files are not named _test.go.
-const conformance = "events/eventstest model/modeltest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
+const conformance = "events/eventstest model/modeltest model/internal/wiretest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
 
 // maxLines is how long a file may be that nobody generated. Review asks for 400.
 const maxLines = 600

@@ -130,7 +130,7 @@ func TestChatServersDiffer(t *testing.T) {
 // TestChatAnswersThatAreNone: the attempt fails, keeps what it was billed, and
 // says whether trying again can help.
 func TestChatAnswersThatAreNone(t *testing.T) {
-	billed := &usage107
+	billed, unknown := &usage107, &events.Usage{Missing: true}
 	tests := []struct {
 		name      string
 		reply     http.HandlerFunc
@@ -139,8 +139,8 @@ func TestChatAnswersThatAreNone(t *testing.T) {
 		usage     *events.Usage
 		says      string
 	}{
-		{"cut in the middle", cut(chatText("hel")), "unavailable", true, nil, ""},
-		{"ended in the middle", sse(chatText("hel")), "unavailable", true, nil, "before the answer did"},
+		{"cut in the middle", cut(chatText("hel")), "unavailable", true, unknown, ""},
+		{"ended in the middle", sse(chatText("hel")), "unavailable", true, unknown, "before the answer did"},
 		{"ended in the middle, with usage", sse(chatText("hel"), `{"model":"m-1","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":60}}}`), "unavailable", true, billed, "before the answer did"},
 		{"nothing at all", sse(), "unavailable", true, nil, "before the answer did"},
 		{"no choice ever", sse(chatUsage, done), "malformed_answer", true, billed, "no choices"},
@@ -165,7 +165,7 @@ func TestChatAnswersThatAreNone(t *testing.T) {
 			if d := cmp.Diff(tt.usage, e.Usage); d != "" {
 				t.Errorf("usage (-want +got):\n%s", d)
 			}
-			if tt.usage != nil && e.Model != "m-1" {
+			if tt.usage == billed && e.Model != "m-1" {
 				t.Errorf("billed to model %q", e.Model)
 			}
 			if n := s.count(); n != 1 {

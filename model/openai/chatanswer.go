@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/daybookhq/daybook/events"
@@ -76,27 +75,21 @@ type chatAnswer struct {
 	calls     []*chatCall
 }
 
-func (a *chatAnswer) spent() (string, *accounts) { return a.model, a.acc }
+func (a *chatAnswer) Spent() (string, *events.Usage) { return a.model, a.acc.spent() }
 
-func (a *chatAnswer) complete() bool { return a.finished != "" }
+func (a *chatAnswer) Complete() bool { return a.finished != "" }
 
-func (a *chatAnswer) event(data []byte, whole bool) (bool, error) {
+func (a *chatAnswer) Event(data []byte, whole bool) (bool, error) {
 	if len(data) == 0 {
 		a.done = true
 		return true, nil
 	}
 	var c chatChunk
 	if err := json.Unmarshal(data, &c); err != nil {
-		return false, &model.Error{Kind: "malformed_answer", Retryable: true, Err: fmt.Errorf("the server sent %.60q: %w", data, err)}
+		return false, wire.Malformed(data, err)
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
-		e := &inStream{}
-		e.code, e.message = readError(c.Error)
-		var numbered struct{ Code, Status int }
-		if json.Unmarshal(c.Error, &numbered) == nil {
-			e.status = max(numbered.Code, numbered.Status)
-		}
-		return false, e
+		return false, wire.NewFailure(c.Error)
 	}
 	if c.Model != "" {
 		a.model = c.Model
@@ -221,7 +214,7 @@ func (a *chatAnswer) callOf(d *chatCallDelta) *chatCall {
 
 var errCut = errors.New("the stream ended before the answer did")
 
-func (a *chatAnswer) finish() (model.Response, error) {
+func (a *chatAnswer) Finish() (model.Response, error) {
 	switch {
 	case a.finished == "" && !a.done:
 		return model.Response{}, &model.Error{Kind: "unavailable", Retryable: true, Err: errCut}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/internal/wiretest"
 	"github.com/daybookhq/daybook/model/modeltest"
 	"github.com/daybookhq/daybook/model/openai"
 )
@@ -42,8 +43,8 @@ func TestLive(t *testing.T) {
 		if e != nil || len(resp.Calls) == 0 {
 			t.Fatalf("%+v, %v", resp, e)
 		}
-		msg := recorded(t, 1, resp)
-		res := results(msg)
+		msg := wiretest.Recorded(t, cfg.Key+"-none-", 1, resp)
+		res := wiretest.Results(msg)
 		res.Results[0].Text = "heptagon"
 		r.Messages = append(r.Messages, msg, res)
 		if resp, e = call(t, m, r); e != nil || !strings.Contains(strings.ToLower(resp.Text), "heptagon") {

@@ -5,17 +5,14 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"mime"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -134,9 +131,6 @@ func (m *Model) Call(ctx context.Context, r model.Request) (model.Response, erro
 
 // Stream implements [model.Streamer]. told may be nil.
 func (m *Model) Stream(ctx context.Context, r model.Request, told func(model.Delta)) (model.Response, error) {
-	if err := ctx.Err(); err != nil {
-		return model.Response{}, err
-	}
 	if told == nil {
 		told = func(model.Delta) {}
 	}
@@ -149,40 +143,25 @@ func (m *Model) Stream(ctx context.Context, r model.Request, told func(model.Del
 	if err != nil {
 		return model.Response{}, &model.Error{Kind: "invalid_request", Err: fmt.Errorf("encode request: %w", err)}
 	}
-	watched, watch := wire.NewWatch(ctx, m.cfg.Idle)
-	defer watch.Stop()
-	var res *http.Response
 	var opts []option.RequestOption
 	if r.AttemptID != "" {
 		opts = append(opts, option.WithHeader("X-Client-Request-Id", r.AttemptID))
 	}
-	err = m.client.Post(watched, path, b, &res, opts...)
-	if res != nil {
-		defer res.Body.Close() // refused ones are read, and held in memory
-	}
-	switch {
-	case res == nil:
-		return model.Response{}, wire.Broken(ctx, watched, m.hide(err))
-	case res.StatusCode != http.StatusOK:
-		text, readErr := io.ReadAll(res.Body)
-		if readErr != nil && ctx.Err() != nil {
-			return model.Response{}, ctx.Err()
-		}
-		return model.Response{}, m.refusal(res, text)
-	}
-	a := m.answer(r, told)
-	if err := m.read(res, a); err != nil && (isAnswer(err) || !a.complete()) {
-		return model.Response{}, m.failed(ctx, watched, res, a, err)
-	}
-	resp, err := a.finish()
-	if err != nil {
-		return model.Response{}, m.failed(ctx, watched, res, a, err)
-	}
-	if resp.Model == "" {
+	resp, err := wire.Exchange{
+		Post: func(ctx context.Context) (res *http.Response, err error) {
+			err = m.client.Post(ctx, path, b, &res, opts...)
+			return res, err
+		},
+		Decode: func(res *http.Response) (wire.Decoder, func() []byte) {
+			d := ssestream.NewDecoder(res)
+			return d, func() []byte { return d.Event().Data }
+		},
+		Idle: m.cfg.Idle, Now: m.cfg.Now, Secrets: m.secrets,
+	}.Do(ctx, m.answer(told))
+	if err == nil && resp.Model == "" {
 		resp.Model = m.name(r)
 	}
-	resp.RequestID = res.Header.Get("X-Request-Id")
-	return resp, nil
+	return resp, err
 }
 
 func rawFields(fs map[string]json.RawMessage) map[string]any {
@@ -207,147 +186,9 @@ func (m *Model) thinking(r model.Request) string {
 	return m.cfg.Thinking
 }
 
-// answer is what is put together from a stream.
-type answer interface {
-	// event takes the next event, and reports whether it was the last. A whole
-	// answer that was not streamed comes as one event.
-	event(data []byte, whole bool) (last bool, err error)
-	// finish returns the answer, or why there is none.
-	finish() (model.Response, error)
-	// complete reports whether the answer is there, though the stream broke off:
-	// it is paid for, and only its usage may be missing.
-	complete() bool
-	// spent is what is known of usage so far: the model that served, and nil if nothing.
-	spent() (string, *accounts)
-}
-
-func (m *Model) answer(r model.Request, told func(model.Delta)) answer {
+func (m *Model) answer(told func(model.Delta)) wire.Answer {
 	if m.cfg.API == Responses {
 		return &responsesAnswer{told: told}
 	}
 	return &chatAnswer{told: told}
-}
-
-func (m *Model) read(res *http.Response, a answer) error {
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); strings.HasSuffix(kind, "json") {
-		b, err := io.ReadAll(res.Body)
-		if err != nil {
-			return err
-		}
-		_, err = a.event(b, true)
-		return err
-	}
-	d := ssestream.NewDecoder(res)
-	for d.Next() {
-		data := bytes.TrimSpace(d.Event().Data)
-		if bytes.Equal(data, []byte("[DONE]")) {
-			data = nil
-		}
-		if last, err := a.event(data, false); err != nil || last {
-			return err
-		}
-	}
-	return d.Err()
-}
-
-// hide keeps headers out of the words of a transport.
-func (m *Model) hide(err error) error {
-	text := err.Error()
-	for _, s := range m.secrets {
-		if s != "" && strings.Contains(text, s) {
-			return fmt.Errorf("%s", strings.ReplaceAll(text, s, "[withheld]"))
-		}
-	}
-	return err
-}
-
-// failed says why a call gave no answer after it had begun to give one.
-func (m *Model) failed(ctx, watched context.Context, res *http.Response, a answer, err error) error {
-	var out *model.Error
-	switch e := err.(type) {
-	case *inStream:
-		out = wire.Refusal{Status: e.status, Header: res.Header, Code: e.code, Message: e.message}.Error(m.cfg.Now(), m.secrets...)
-	case *model.Error:
-		out = e
-	default:
-		broken := wire.Broken(ctx, watched, m.hide(fmt.Errorf("read answer: %w", err)))
-		var ok bool
-		if out, ok = broken.(*model.Error); !ok {
-			return broken
-		}
-	}
-	served, acc := a.spent()
-	out.Model = served
-	if acc != nil {
-		u := acc.usage()
-		out.Usage = &u
-	}
-	return out
-}
-
-// isAnswer reports whether an error is something that the server said.
-func isAnswer(err error) bool {
-	switch err.(type) {
-	case *inStream, *model.Error:
-		return true
-	}
-	return false
-}
-
-// inStream is a refusal inside a stream.
-type inStream struct {
-	status        int
-	code, message string
-}
-
-func (e *inStream) Error() string { return e.message }
-
-// refusal reads an answer that is none.
-func (m *Model) refusal(res *http.Response, text []byte) error {
-	r := wire.Refusal{Status: res.StatusCode, Header: res.Header}
-	r.Code, r.Message = readError(text)
-	if r.Message == "" && !json.Valid(text) && strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
-		r.Message = string(text)
-	}
-	return r.Error(m.cfg.Now(), m.secrets...)
-}
-
-// readError finds code and message of an error object, as servers write it:
-// {"error": {…}}, {"error": "…"}, the object itself, {"detail": …}.
-func readError(b []byte) (code, message string) {
-	var outer struct {
-		Error   json.RawMessage `json:"error"`
-		Detail  json.RawMessage `json:"detail"`
-		Message json.RawMessage `json:"message"`
-	}
-	if json.Unmarshal(b, &outer) != nil {
-		var list []json.RawMessage
-		if json.Unmarshal(b, &list) == nil && len(list) == 1 {
-			return readError(list[0])
-		}
-		return "", ""
-	}
-	inner := b
-	switch {
-	case len(outer.Error) > 0 && string(outer.Error) != "null":
-		inner = outer.Error
-	case len(outer.Message) == 0 && len(outer.Detail) > 0:
-		inner = outer.Detail
-	}
-	var s string
-	if json.Unmarshal(inner, &s) == nil {
-		return "", s
-	}
-	var e struct {
-		Code    any    `json:"code"`
-		Type    string `json:"type"`
-		Message string `json:"message"`
-	}
-	if json.Unmarshal(inner, &e) != nil {
-		return "", string(inner)
-	}
-	if c, ok := e.Code.(string); ok && c != "" {
-		return c, e.Message
-	}
-	return e.Type, e.Message
 }

@@ -106,7 +106,7 @@ func TestKeysStayWhereTheyBelong(t *testing.T) {
 			t.Errorf("a secret in %q", text)
 		}
 	}
-	h := s.headers[0]
+	h := s.Requests()[0].Header
 	if h.Get("Authorization") != "Bearer "+canary || h.Get("X-Gateway") != "header-canary-77" || h.Get("X-Client-Request-Id") != "RUN.e1.t1.a1" {
 		t.Errorf("headers %v", h)
 	}
@@ -115,8 +115,8 @@ func TestKeysStayWhereTheyBelong(t *testing.T) {
 			t.Errorf("header %s comes from the environment", name)
 		}
 	}
-	if s.paths[0] != "/v1/chat/completions" {
-		t.Errorf("path %s", s.paths[0])
+	if s.Requests()[0].Path != "/v1/chat/completions" {
+		t.Errorf("path %s", s.Requests()[0].Path)
 	}
 	_, err := openai.New(openai.Config{BaseURL: "127.0.0.1:80", Key: canary})
 	if err == nil || strings.Contains(err.Error(), canary) {

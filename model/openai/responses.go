@@ -3,12 +3,12 @@ package openai
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/internal/wire"
 )
 
 // reasons matches models that think, and hand out what they thought encrypted;
@@ -141,33 +141,33 @@ type responsesAnswer struct {
 	ended bool
 }
 
-func (a *responsesAnswer) spent() (string, *accounts) {
+func (a *responsesAnswer) Spent() (string, *events.Usage) {
 	if a.last == nil {
 		return "", nil
 	}
-	return a.last.Model, account(a.last.Usage)
+	return a.last.Model, account(a.last.Usage).spent()
 }
 
-func (a *responsesAnswer) complete() bool { return a.ended }
+func (a *responsesAnswer) Complete() bool { return a.ended }
 
-func (a *responsesAnswer) event(data []byte, whole bool) (bool, error) {
+func (a *responsesAnswer) Event(data []byte, whole bool) (bool, error) {
 	if len(data) == 0 {
 		return true, nil
 	}
 	if whole {
 		var r response
 		if err := json.Unmarshal(data, &r); err != nil {
-			return false, malformed(data, err)
+			return false, wire.Malformed(data, err)
 		}
 		a.last, a.ended = &r, true
 		if r.Status == "failed" || len(r.Output) == 0 && len(r.Error) > 0 && string(r.Error) != "null" {
-			return false, failure(r.Error)
+			return false, wire.NewFailure(r.Error)
 		}
 		return true, nil
 	}
 	var e responsesEvent
 	if err := json.Unmarshal(data, &e); err != nil {
-		return false, malformed(data, err)
+		return false, wire.Malformed(data, err)
 	}
 	if e.Response != nil {
 		a.last = e.Response
@@ -199,17 +199,17 @@ func (a *responsesAnswer) event(data []byte, whole bool) (bool, error) {
 		return true, nil
 	case "response.failed":
 		if a.last != nil {
-			return false, failure(a.last.Error)
+			return false, wire.NewFailure(a.last.Error)
 		}
-		return false, failure(nil)
+		return false, wire.NewFailure(nil)
 	case "error":
 		if len(e.Error) > 0 {
-			return false, failure(e.Error)
+			return false, wire.NewFailure(e.Error)
 		}
-		return false, failure(data)
+		return false, wire.NewFailure(data)
 	default:
 		if e.Type == "" && len(e.Error) > 0 {
-			return false, failure(e.Error)
+			return false, wire.NewFailure(e.Error)
 		}
 	}
 	return false, nil
@@ -221,19 +221,7 @@ func (a *responsesAnswer) tell(e responsesEvent, d model.Delta) {
 	}
 }
 
-func malformed(data []byte, err error) error {
-	return &model.Error{Kind: "malformed_answer", Retryable: true, Err: fmt.Errorf("the server sent %.60q: %w", data, err)}
-}
-
-func failure(raw json.RawMessage) error {
-	e := &inStream{}
-	if e.code, e.message = readError(raw); e.code == "error" { // an event's own type
-		e.code = ""
-	}
-	return e
-}
-
-func (a *responsesAnswer) finish() (model.Response, error) {
+func (a *responsesAnswer) Finish() (model.Response, error) {
 	if !a.ended {
 		return model.Response{}, &model.Error{Kind: "unavailable", Retryable: true, Err: errCut}
 	}

@@ -55,7 +55,7 @@ func TestResponsesServersDiffer(t *testing.T) {
 }
 
 func TestResponsesThatAreNone(t *testing.T) {
-	billed := usage107
+	billed, unknown := usage107, &events.Usage{Missing: true}
 	billed.Reasoning = 3
 	tests := []struct {
 		name      string
@@ -65,10 +65,11 @@ func TestResponsesThatAreNone(t *testing.T) {
 		usage     *events.Usage
 		says      string
 	}{
-		{"cut in the middle", cut(`{"type":"response.created","response":{"model":"m-1"}}`, `{"type":"response.output_text.delta","delta":"h"}`), "unavailable", true, nil, ""},
-		{"ended in the middle", sse(`{"type":"response.output_text.delta","delta":"h"}`), "unavailable", true, nil, "before the answer did"},
+		{"cut in the middle", cut(`{"type":"response.created","response":{"model":"m-1"}}`, `{"type":"response.output_text.delta","delta":"h"}`), "unavailable", true, unknown, ""},
+		{"ended in the middle", sse(`{"type":"response.output_text.delta","delta":"h"}`), "unavailable", true, unknown, "before the answer did"},
 		{"failed", sse(`{"type":"response.failed","response":{"model":"m-1","status":"failed","error":{"code":"server_error","message":"boom"},"usage":` + responsesUsage + `}}`), "unavailable", true, &billed, "boom"},
 		{"failed at a limit", sse(`{"type":"response.failed","response":{"model":"m-1","status":"failed","error":{"code":"rate_limit_exceeded","message":"slow"}}}`), "rate_limited", true, nil, "slow"},
+		{"a limit after it had begun", sse(`{"type":"response.output_text.delta","delta":"h"}`, `{"type":"error","code":"rate_limit_exceeded","message":"slow"}`), "rate_limited", true, unknown, "slow"},
 		{"failed for what was asked", sse(`{"type":"response.failed","response":{"model":"m-1","status":"failed","error":{"code":"invalid_prompt","message":"no"}}}`), "invalid_request", false, nil, "no"},
 		{"failed, not streamed", raw("application/json", `{"model":"m-1","status":"failed","error":{"code":"server_error","message":"boom"},"output":[],"usage":`+responsesUsage+`}`), "unavailable", true, &billed, "boom"},
 		{"an error event", sse(`{"type":"error","code":"server_error","message":"boom","param":null}`), "unavailable", true, nil, "boom"},

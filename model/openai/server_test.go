@@ -3,17 +3,15 @@ package openai_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/internal/wiretest"
 	"github.com/daybookhq/daybook/model/modeltest"
 	"github.com/daybookhq/daybook/model/openai"
 )
@@ -23,46 +21,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // canary is a key that must be nowhere but in the header it is for.
 const canary = "sk-canary-5e9c1f7a0b2d4e6f8a1c3b5d7f9e0a2c"
 
-// server speaks a provider's wire format: it answers each request with the next
-// of its replies, the last one for ever, and keeps the requests.
-type server struct {
-	*httptest.Server
-	mu       sync.Mutex
-	requests []map[string]any
-	headers  []http.Header
-	bodies   [][]byte
-	paths    []string
-	replies  []http.HandlerFunc
-}
+type server struct{ *wiretest.Server }
 
-func serve(t testing.TB, replies ...http.HandlerFunc) *server {
+func serve(t testing.TB, replies ...http.HandlerFunc) server {
 	t.Helper()
-	s := &server{replies: replies}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		var body map[string]any
-		_ = json.Unmarshal(b, &body)
-		s.mu.Lock()
-		s.requests, s.headers, s.bodies, s.paths = append(s.requests, body), append(s.headers, r.Header.Clone()), append(s.bodies, b), append(s.paths, r.URL.Path)
-		reply := s.replies[min(len(s.requests), len(s.replies))-1]
-		s.mu.Unlock()
-		reply(w, r)
-	}))
-	t.Cleanup(s.Close)
-	return s
+	return server{wiretest.Serve(t, replies...)}
 }
 
-func (s *server) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.requests)
-}
+var sse, raw, cut, refuse = wiretest.SSE, wiretest.Raw, wiretest.Cut, wiretest.Refuse
 
-func (s *server) model(t testing.TB, api string, edit ...func(*openai.Config)) *openai.Model {
+func (s server) count() int { return len(s.Requests()) }
+
+func (s server) model(t testing.TB, api string, edit ...func(*openai.Config)) *openai.Model {
 	t.Helper()
-	tr := &http.Transport{}
-	t.Cleanup(tr.CloseIdleConnections)
-	cfg := openai.Config{API: api, BaseURL: s.URL + "/v1", Key: canary, Transport: tr}
+	cfg := openai.Config{API: api, BaseURL: s.URL + "/v1", Key: canary, Transport: wiretest.Transport(t)}
 	for _, e := range edit {
 		e(&cfg)
 	}
@@ -71,45 +43,6 @@ func (s *server) model(t testing.TB, api string, edit ...func(*openai.Config)) *
 		t.Fatal(err)
 	}
 	return m
-}
-
-// sse streams events, one data line each, flushed one by one.
-func sse(datas ...string) http.HandlerFunc {
-	lines := make([]string, 0, len(datas))
-	for _, d := range datas {
-		lines = append(lines, "data: "+d+"\n\n")
-	}
-	return raw("text/event-stream", lines...)
-}
-
-// raw writes pieces as they are, flushed one by one.
-func raw(kind string, pieces ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", kind)
-		for _, p := range pieces {
-			_, _ = io.WriteString(w, p)
-			w.(http.Flusher).Flush()
-		}
-	}
-}
-
-// cut streams events and then drops the connection.
-func cut(datas ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		sse(datas...)(w, r)
-		panic(http.ErrAbortHandler)
-	}
-}
-
-func refuse(status int, body string, header ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		for i := 0; i < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
 }
 
 const (
@@ -154,11 +87,10 @@ func TestConformance(t *testing.T) {
 	for api, ok := range replies {
 		t.Run(strings.ReplaceAll(api, "/", " "), func(t *testing.T) {
 			modeltest.TestModel(t, func(t *testing.T) model.Model {
-				var s *server
+				var s server
 				s = serve(t, func(w http.ResponseWriter, r *http.Request) {
-					s.mu.Lock()
-					last := string(s.bodies[len(s.bodies)-1])
-					s.mu.Unlock()
+					rs := s.Requests()
+					last := string(rs[len(rs)-1].Bytes)
 					if strings.Contains(last, "please fail") {
 						refuse(http.StatusTooManyRequests, `{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}`, "Retry-After", "3")(w, r)
 						return

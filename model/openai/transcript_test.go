@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,43 +15,11 @@ import (
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/canonical"
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/internal/wiretest"
 	"github.com/daybookhq/daybook/model/openai"
-	"github.com/daybookhq/daybook/redact"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden requests")
-
-// recorded is what becomes of an answer on its way into the transcript: it is
-// redacted, stored, read and folded. So does whoever resumes the run.
-func recorded(t *testing.T, turn int, r model.Response) model.Message {
-	t.Helper()
-	red := redact.New(redact.Config{})
-	if err := red.Register("openai", canary); err != nil {
-		t.Fatal(err)
-	}
-	data, err := red.JSON(events.ModelCallFinished{Turn: turn, Attempt: 1, Text: r.Text, ToolCalls: r.Calls, Blocks: r.Blocks, RawUsage: r.RawUsage}, "/blocks/*/data")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := events.DecodePayload("model_call_finished", 1, data.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := p.(events.ModelCallFinished)
-	m := model.Message{Role: model.Assistant, Text: e.Text, Blocks: e.Blocks}
-	for i, c := range e.ToolCalls {
-		m.Calls = append(m.Calls, model.Call{ID: events.CallID{Turn: turn, Index: i}.String(), Name: c.Name, Arguments: c.Arguments})
-	}
-	return m
-}
-
-func results(m model.Message) model.Message {
-	out := model.Message{Role: model.Tool}
-	for _, c := range m.Calls {
-		out.Results = append(out.Results, model.Result{CallID: c.ID, Name: c.Name, Text: "ok " + c.Name})
-	}
-	return out
-}
 
 // TestTranscripts: each reply is answered by a run that goes on from what was
 // recorded; the request that follows is held against testdata/NAME.json. Written
@@ -92,10 +58,10 @@ func TestTranscripts(t *testing.T) {
 			if e != nil {
 				t.Fatal(e)
 			}
-			msg := recorded(t, 1, resp)
+			msg := wiretest.Recorded(t, canary, 1, resp)
 			r.Messages = append(r.Messages, msg)
 			if len(msg.Calls) > 0 {
-				r.Messages = append(r.Messages, results(msg))
+				r.Messages = append(r.Messages, wiretest.Results(msg))
 			}
 			if tt.again {
 				r.Messages = append(r.Messages, model.Message{Role: model.User, Text: "Are you sure?"})
@@ -107,34 +73,12 @@ func TestTranscripts(t *testing.T) {
 			if _, e := call(t, m, r); e != nil {
 				t.Fatal(e)
 			}
-			if !bytes.Equal(s.bodies[1], s.bodies[2]) {
+			if !bytes.Equal(s.Requests()[1].Bytes, s.Requests()[2].Bytes) {
 				t.Error("the same transcript was sent in two forms")
 			}
-			published(t, tt.api, s.bodies[1])
-			golden(t, tt.name, s.bodies[1])
+			published(t, tt.api, s.Requests()[1].Bytes)
+			wiretest.Golden(t, *update, tt.name, s.Requests()[1].Bytes)
 		})
-	}
-}
-
-func golden(t *testing.T, name string, body []byte) {
-	t.Helper()
-	var buf bytes.Buffer
-	if err := json.Indent(&buf, body, "", "  "); err != nil {
-		t.Fatal(err)
-	}
-	buf.WriteByte('\n')
-	path := filepath.Join("testdata", name+".json")
-	if *update {
-		if err := os.WriteFile(path, buf.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), buf.String()); d != "" {
-		t.Errorf("%s (-want +got):\n%s", path, d)
 	}
 }
 
@@ -190,11 +134,11 @@ func TestReasoningThatWasRedacted(t *testing.T) {
 		t.Fatal(e)
 	}
 	r := ask("hello")
-	r.Messages = append(r.Messages, recorded(t, 1, resp), model.Message{Role: model.User, Text: "and?"})
+	r.Messages = append(r.Messages, wiretest.Recorded(t, canary, 1, resp), model.Message{Role: model.User, Text: "and?"})
 	if _, e := call(t, m, r); e != nil {
 		t.Fatal(e)
 	}
-	body := string(s.bodies[1])
+	body := string(s.Requests()[1].Bytes)
 	if strings.Contains(body, "rs_1") || strings.Contains(body, "rs_2") || !strings.Contains(body, "rs_3") || strings.Contains(body, canary) {
 		t.Errorf("sent %s", body)
 	}
@@ -210,7 +154,7 @@ func TestAnotherFormatsBlocks(t *testing.T) {
 			Blocks: []events.Block{{Kind: "reasoning", Text: "hm", Format: "anthropic", Data: json.RawMessage(`{"signature":"QQ"}`)}, {Kind: "call", Format: "anthropic", Data: json.RawMessage(`{"extra_content":1}`)}, {Kind: "text"}, {Kind: "future", Text: "?"}},
 		})
 		_, _ = call(t, s.model(t, api), r)
-		body, err := canonical.JSON(s.bodies[0])
+		body, err := canonical.JSON(s.Requests()[0].Bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +199,7 @@ func TestFields(t *testing.T) {
 		c.Fields = map[string]json.RawMessage{"temperature": json.RawMessage(`0.2`), "stream_options": json.RawMessage(`null`)}
 		c.Thinking = "off"
 	}), ask("hello"))
-	if b := s.requests[0]; b["temperature"] != 0.2 || b["stream_options"] != nil || b["reasoning_effort"] != "none" || b["prompt_cache_key"] != nil {
+	if b := s.Requests()[0].Body; b["temperature"] != 0.2 || b["stream_options"] != nil || b["reasoning_effort"] != "none" || b["prompt_cache_key"] != nil {
 		t.Errorf("request %v", b)
 	}
 }

@@ -95,3 +95,12 @@ func first(ns ...int64) int64 {
 	}
 	return 0
 }
+
+// spent is what is known to be billed; nil = nothing.
+func (a *accounts) spent() *events.Usage {
+	if a == nil {
+		return nil
+	}
+	u := a.usage()
+	return &u
+}
