@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,6 +176,9 @@ func (s *Server) faults() []error {
 		s.checkCommand(add)
 	}
 	for name, t := range s.Tools {
+		if len(s.Only) > 0 && !slices.Contains(s.Only, name) {
+			add("tool %q is declared, and not among those that are taken (only)", name)
+		}
 		if t.As != "" && (!nameRule.MatchString(t.As) || strings.Contains(t.As, namespaceMark)) {
 			add("tool %q: as is %q, want letters, digits and _, without %q", name, t.As, namespaceMark)
 		}

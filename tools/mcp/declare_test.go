@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -186,7 +185,7 @@ func TestOptionalServers(t *testing.T) {
 }
 
 func TestConfigurationsThatCannotBe(t *testing.T) {
-	program := []string{os.Args[0]}
+	program := []string{"true"}
 	tests := []struct {
 		name, want string
 		server     mcp.Server
@@ -196,6 +195,7 @@ func TestConfigurationsThatCannotBe(t *testing.T) {
 		{"bad name", "want a name of letters", mcp.Server{Name: "a__b", Command: program}},
 		{"no whole url", "must be a whole one", mcp.Server{Name: "a", URL: "example.com/mcp"}},
 		{"user in the url", "no user name", mcp.Server{Name: "a", URL: "https://me:hunter2@example.com/mcp"}},
+		{"declared and not taken", "not among those that are taken", mcp.Server{Name: "a", Command: program, Only: []string{"x"}, Tools: map[string]mcp.Tool{"y": {}}}},
 		{"secret in a header", "secret://NAME", mcp.Server{Name: "a", URL: "https://example.com/mcp", Headers: map[string]string{"Authorization": "Bearer hunter2"}}},
 		{"secret in a variable", "secret://NAME", mcp.Server{Name: "a", Command: program, Env: map[string]string{"GITHUB_TOKEN": "hunter2"}}},
 		{"secret in an argument", "list processes", mcp.Server{Name: "a", Command: append(program, "--key=secret://key")}},
@@ -206,7 +206,7 @@ func TestConfigurationsThatCannotBe(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlace(t)
 			p.server = tt.server
-			_, err := p.tryOpen(nil)
+			_, err := p.tryOpen(tt.server.Tools)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v, want %q in it and no secret", err, tt.want)
 			}

@@ -220,7 +220,7 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		m, err := c.Connection.Read(ctx)
 		if err != nil {
-			c.broken()
+			c.broken(false)
 			return m, err
 		}
 		switch m := m.(type) {
@@ -234,7 +234,7 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			flood := c.asks > maxAsks
 			c.mu.Unlock()
 			if flood {
-				c.broken()
+				c.broken(true)
 				return nil, errFlood
 			}
 		case *jsonrpc.Response:
@@ -250,12 +250,17 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// broken is called when nothing more is read: a program is killed at once, since
-// it may be deaf too, and hold what still writes to it.
-func (c *conn) broken() {
-	if p, ok := c.carries.(*program); ok {
+// broken is called when nothing more is read: a program is ended, at once if it
+// means harm. It may be deaf too, and hold what still writes to it.
+func (c *conn) broken(harm bool) {
+	p, ok := c.carries.(*program)
+	if !ok {
+		return
+	}
+	if harm {
 		p.kill()
 	}
+	c.l.s.wg.Go(func() { _ = p.end() })
 }
 
 // forget is called when nobody waits for the exchange any more.

@@ -145,12 +145,15 @@ func (s *server) start(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	closed := s.closed
+	if !closed {
+		s.link, s.stale, s.checked = l, true, time.Time{}
+	}
+	s.mu.Unlock()
+	if closed {
 		l.end(errClosed)
 		return nil, s.fault(Unavailable, "%w", errClosed)
 	}
-	s.link, s.stale, s.checked = l, true, time.Time{}
 	return l, nil
 }
 

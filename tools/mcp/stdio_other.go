@@ -17,3 +17,5 @@ type program struct {
 func (*link) overStdio() (sdk.Transport, error) {
 	return nil, errors.New("programs are started on Unix only: use a server with a url")
 }
+
+func (*program) end() error { return nil }
