@@ -191,6 +191,25 @@ func TestExtract(t *testing.T) {
 			}
 		})
 	}
+	t.Run("SG-75 tables of a PDF that go round", func(t *testing.T) { // the reader never comes back from it
+		pdf := makePDF("t", "text")
+		round := bytes.Replace(pdf, []byte("/Info 4 0 R"), fmt.Appendf(nil, "/Info 4 0 R /Prev %d", bytes.LastIndex(pdf, []byte("xref\n0 "))), 1)
+		r, _ := reader(t, self(t, "extract-child"), Limits{CPU: time.Second, Time: time.Minute}, map[string][2]string{"/": {"application/pdf", string(round)}})
+		if res := call(t, r, "https://docs.example.com/"); res.Status != tools.Failed || !strings.HasPrefix(res.Error, "the document could not be parsed") {
+			t.Errorf("%+v", res)
+		}
+	})
+	for _, typ := range []string{
+		"application/x-tar", "application/gzip", "application/x-7z-compressed", "application/x-bzip2", "application/zstd",
+		"image/png", "image/jpeg", "image/svg", "video/mp4", "application/x-msdownload",
+	} {
+		t.Run("SG-75 not unpacked or decoded: "+typ, func(t *testing.T) {
+			r, _ := reader(t, []string{"/no/such/program"}, Limits{}, map[string][2]string{"/": {typ, "x"}})
+			if res := call(t, r, "https://docs.example.com/"); res.Status != tools.Failed || !strings.Contains(res.Error, "are not read") {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
 	t.Run("SG-75 a long one is cut twice, and says so", func(t *testing.T) {
 		p, err := r.Read(t.Context(), "https://docs.example.com/long")
 		if err != nil || !p.Cut || len(p.Text) != 1<<20 {

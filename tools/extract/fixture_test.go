@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/zlib"
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"strings"
@@ -116,6 +117,23 @@ func lyingDOCX(tb testing.TB, size int) []byte {
 	_, _ = w.Write(packed.Bytes())
 	_ = z.Close()
 	return b.Bytes()
+}
+
+// overlappingDOCX lists its one part n times, at the same place.
+func overlappingDOCX(tb testing.TB, text string, n int) []byte {
+	tb.Helper()
+	b := makeDOCX(tb, "word/document.xml", text)
+	end := bytes.LastIndex(b, []byte("PK\x05\x06"))
+	start := bytes.Index(b, []byte("PK\x01\x02"))
+	if start < 0 || end < start {
+		tb.Fatal("the archive has no directory")
+	}
+	out := append(bytes.Clone(b[:start]), bytes.Repeat(b[start:end], n)...)
+	tail := bytes.Clone(b[end:])
+	binary.LittleEndian.PutUint16(tail[8:], uint16(n))
+	binary.LittleEndian.PutUint16(tail[10:], uint16(n))
+	binary.LittleEndian.PutUint32(tail[12:], uint32(n*(end-start)))
+	return append(out, tail...)
 }
 
 const article = `<html><head><title>Tides of tea</title><script>alert("no")</script></head><body><nav><a href="/home">Home</a></nav>

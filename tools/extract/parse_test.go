@@ -70,6 +70,9 @@ func TestHostileDocuments(t *testing.T) {
 		{"docx: nested deeply", formatDOCX, makeDOCX(t, "word/document.xml", strings.Repeat("<a>", 300)), "nested too deeply"},
 		{"docx: many parts", formatDOCX, makeDOCX(t, many...), "too many parts"},
 		{"docx: a part of the same name above", formatDOCX, makeDOCX(t, "../word/document.xml", wordHead), "no text part"},
+		{"docx: parts that overlap", formatDOCX, overlappingDOCX(t, wordHead+"<w:p><w:r><w:t>"+strings.Repeat("a", 1<<20)+"</w:t></w:r></w:p>"+wordTail, 1000), ""},
+		{"docx: very many parts", formatDOCX, overlappingDOCX(t, wordHead, 65_535), "too many parts"},
+		{"docx: an archive in it is not opened", formatDOCX, makeDOCX(t, "word/document.xml.zip", string(makeDOCX(t, "word/document.xml", wordHead))), "no text part"},
 		{"docx: no zip", formatDOCX, []byte("PK\x03\x04 and nothing"), "damaged"},
 		{"docx: cut off", formatDOCX, makeDOCX(t, "word/document.xml", wordHead)[:60], "damaged"},
 		{"pdf: nothing", formatPDF, nil, "damaged"},
@@ -78,17 +81,23 @@ func TestHostileDocuments(t *testing.T) {
 		{"pdf: pages that hold themselves", formatPDF, loop, "nested too deeply"},
 		{"pdf: a page above itself", formatPDF, orphan, "nested too deeply"},
 		{"pdf: a count of pages that lies", formatPDF, huge, ""},
+		{"pdf: 10,000 pages", formatPDF, makePDF("t", make([]string, 10_000)...), "over 2000 pages"},
 		{"pdf: many pages", formatPDF, makePDF("t", make([]string, 2001)...), "over 2000 pages"},
 		{"pdf: a table that is elsewhere", formatPDF, bytes.Replace(pdf, []byte("startxref\n"), []byte("startxref\n9"), 1), "damaged"},
 		{"html: nested deeply", formatHTML, []byte(strings.Repeat("<div>", 100_000) + "x"), ""},
 		{"html: misnested", formatHTML, []byte(strings.Repeat("<b><i><a href=x><p>", 2000)), ""},
-		{"html: many attributes", formatHTML, []byte("<p " + strings.Repeat("a=b ", 100_000) + ">x</p>"), ""},
+		{"html: many attributes", formatHTML, []byte("<p " + strings.Repeat("a=b ", 1_000_000) + ">x</p>"), ""},
+		{"html: all entities", formatHTML, []byte("<p>" + strings.Repeat("&amp;&#x41;&CounterClockwiseContourIntegral;", 10<<20/42)), ""},
+		{"text: deep JSON, duplicate keys, a huge number", formatText, []byte(strings.Repeat(`{"a":1,"a":[`, 100_000) + strings.Repeat("9", 1<<20)), ""},
 		{"a format that is none", "exe", []byte("MZ"), "not read"},
 	} {
 		t.Run("SG-75 "+tt.name, func(t *testing.T) {
 			d := parse(task{Format: tt.format, URL: "https://x.example.com/", ContentType: "text/html", MaxText: 1 << 20}, tt.body)
 			if tt.want != "" && !strings.Contains(d.Error, tt.want) {
 				t.Errorf("error %q, text of %d bytes, want %q", d.Error, len(d.Text), tt.want)
+			}
+			if len(d.Text) > 1<<20 || d.Error != "" && d.Text != "" {
+				t.Errorf("error %q, text of %d bytes", d.Error, len(d.Text))
 			}
 		})
 	}
