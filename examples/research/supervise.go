@@ -74,6 +74,9 @@ func (s *supervisor) prepare() (err error) {
 	if s.server, err = s.fileServer(); err != nil {
 		return err
 	}
+	if _, err := exec.LookPath(s.ledgerctl[0]); err != nil {
+		return fmt.Errorf("%s is needed to ask the ledger: go install ./cmd/ledgerctl, or start this with go run: %w", s.ledgerctl[0], err)
+	}
 	if s.dir == "" {
 		s.dir, err = os.MkdirTemp("", "daybook-research-")
 	} else if err = os.MkdirAll(s.dir, 0o700); err == nil {
