@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/scripted"
 	"github.com/daybookhq/daybook/tools/builtin"
 )
@@ -89,6 +90,41 @@ func TestDeclineIsWhyARunStopped(t *testing.T) {
 		if n != 0 {
 			t.Errorf("%d runs too few declined because %q", n, because)
 		}
+	}
+	w.whole()
+}
+
+// SG-80: long work, such as writing a document, belongs to an agent and not to a
+// tool that holds a process: the run parks on it, holds nothing meanwhile, and goes
+// on by itself, on another worker.
+func TestLongWorkBelongsToAnAgent(t *testing.T) {
+	document := strings.Repeat("High water is at nine. ", 400)
+	w := newWorld(t, listener(func(r model.Request) model.Response {
+		switch {
+		case r.Messages[0].Text == "write" && len(r.Messages) == 1:
+			return answer("delegate", `{"agent":"tester","input":"the document"}`)
+		case r.Messages[0].Text == "write":
+			return answer("finish", `{"answer":"`+r.Messages[len(r.Messages)-1].Results[0].Text+`"}`)
+		case len(r.Messages) == 1:
+			return answer("wait_for_signal", `{"name":"reviewed"}`) // hours of work
+		}
+		return answer("finish", `{"answer":"`+document+`"}`)
+	}), builtin.Delegate("tester"), builtin.WaitForSignal(0))
+	first := w.start()
+	id := w.submit("write").ID
+	w.parkedFor(id, events.ParkChild)
+	child := w.children(id)[0].ID
+	w.parkedFor(child, events.ParkSignal)
+	if r := w.wait(id, true); !r.LeaseUntil.IsZero() || r.State != ledger.Parked {
+		t.Errorf("the run is %s and holds a lease until %v", r.State, r.LeaseUntil)
+	}
+	first.stop(t)
+	if err := w.store.Signal(t.Context(), child, ledger.Signal{Name: "reviewed", From: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	if r := w.wait(id, false); r.State != ledger.Finished || !strings.Contains(string(r.Result), document[:200]) {
+		t.Errorf("run = %s %s %.100s\n%s", r.State, r.Error, r.Result, w.story(id))
 	}
 	w.whole()
 }

@@ -57,6 +57,9 @@ var packages = map[string]string{
 	"tools/netguard":              "redact", // credentials are withheld as secrets are
 	"tools/netguard/netguardtest": "tools/netguard",
 
+	// Tests that take every tool at once.
+	"tools/internal/shelf": "tools/... events redact",
+
 	"loops":     "model tools events redact internal/canonical",
 	"loops/...": "loops model tools events redact internal/canonical",
 

@@ -42,16 +42,22 @@ func TestMain(m *testing.M) {
 		case "shelf-extract":
 			os.Exit(extract.Child(os.Stdin, os.Stdout))
 		case "shelf-javascript":
-			if err := javascript.Serve(os.Stdin, os.Stdout); err != nil {
-				os.Exit(1)
-			}
-			os.Exit(0)
+			serve(javascript.Serve)
+		case "shelf-wasm":
+			serve(wasm.Serve)
 		case "shelf-say":
 			fmt.Println(os.Args[2:])
 			os.Exit(0)
 		}
 	}
 	os.Exit(m.Run())
+}
+
+func serve(f func(io.Reader, io.Writer) error) {
+	if err := f(os.Stdin, os.Stdout); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // entry is a tool and what the kit must know of it.
@@ -171,7 +177,8 @@ func withNetwork(t *testing.T) []entry {
 		{"builtin", must[tools.Tool](t)(builtin.HTTPRequest(policy)), `{"url":"https://docs.example.com/"}`, toolstest.ToolCase{}},
 		{
 			"builtin", must[tools.Tool](t)(builtin.HTTPPost(builtin.HTTPPostOptions{Policy: policy})),
-			`{"url":"https://docs.example.com/","body":"{}"}`, toolstest.ToolCase{Hostile: true},
+			`{"url":"https://docs.example.com/","body":"{}"}`,
+			toolstest.ToolCase{Hostile: true},
 		},
 		{"builtin", must[tools.Tool](t)(builtin.Wikidata(builtin.WikidataOptions{BaseURL: things})), `{"name":"Ada Quill"}`, toolstest.ToolCase{}},
 		{"extract", must[tools.Tool](t)(extract.Tool(reader)), `{"url":"https://docs.example.com/"}`, toolstest.ToolCase{}},
@@ -188,8 +195,7 @@ func running(t *testing.T) []entry {
 	t.Helper()
 	self := must[string](t)(os.Executable())
 	js := must[*javascript.Sandbox](t)(javascript.New(javascript.Config{Command: []string{self, "shelf-javascript"}}))
-	modules := must[*wasm.Sandbox](t)(wasm.New(context.Background(), wasm.Config{}))
-	t.Cleanup(func() { _ = modules.Close(context.Background()) })
+	modules := must[*wasm.Sandbox](t)(wasm.New(t.Context(), wasm.Config{Command: []string{self, "shelf-wasm"}}))
 	code, _ := json.Marshal(map[string]string{"code": base64.StdEncoding.EncodeToString([]byte(emptyProgram))})
 	run := must[tools.Tool](t)(command.New(command.Config{
 		Dir: t.TempDir(), Programs: []command.Program{{Name: "say", Path: self, Forms: []command.Form{{Words: []string{"shelf-say"}, Operands: -1}}}},
