@@ -53,7 +53,7 @@ func startMCP(t *testing.T, dir string, server mcp.Server, calls map[string]scri
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := runtime.Config{Tools: reg, Models: map[string]model.Model{}}
+	cfg := runtime.Config{Tools: reg, ShutdownGrace: 200 * time.Millisecond, Models: map[string]model.Model{}}
 	for name, call := range calls {
 		cfg.Agents = append(cfg.Agents, &agents.Agent{Name: name, Model: name, Loop: "singleshot", Tools: []string{call.Name}, Prompt: "Do it."})
 		script := []scripted.Answer{{Calls: []scripted.Call{call}}, {Text: "Done."}}
@@ -81,11 +81,16 @@ func startMCP(t *testing.T, dir string, server mcp.Server, calls map[string]scri
 // run submits a run and waits until it has ended or is parked.
 func (w *mcpWorker) run(agent string) ledger.Run {
 	w.t.Helper()
+	return w.wait(w.submit(agent).ID, true)
+}
+
+func (w *mcpWorker) submit(agent string) ledger.Run {
+	w.t.Helper()
 	r, _, err := w.sys.Client().Submit(w.t.Context(), runtime.Submit{Agent: agent, Input: "please", ClientKey: agent})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.wait(r.ID, true)
+	return r
 }
 
 func (w *mcpWorker) wait(id events.RunID, parked bool) ledger.Run {
@@ -99,11 +104,9 @@ func (w *mcpWorker) wait(id events.RunID, parked bool) ledger.Run {
 	return r
 }
 
-// TestMCPLostAnswer: an MCP server does the work and drops the connection. The
-// run waits for a person, over a restart of the worker too, and the work is done
-// once, whoever asks again.
-func TestMCPLostAnswer(t *testing.T) {
-	for name, start := range map[string]func(t *testing.T, dir string) mcp.Server{
+// mcpServers are the misbehaving server over both transports; it notes in dir.
+func mcpServers() map[string]func(t *testing.T, dir string) mcp.Server {
+	return map[string]func(t *testing.T, dir string) mcp.Server{
 		"stdio": func(t *testing.T, dir string) mcp.Server {
 			return mcp.Server{
 				Name: "wild", Command: []string{testenv.Build(t, "tools/mcp/mcptest/wild")},
@@ -115,7 +118,14 @@ func TestMCPLostAnswer(t *testing.T) {
 			t.Cleanup(s.Close)
 			return mcp.Server{Name: "wild", URL: s.URL, Headers: map[string]string{"Authorization": "secret://key"}}
 		},
-	} {
+	}
+}
+
+// TestMCPLostAnswer: an MCP server does the work and drops the connection. The
+// run waits for a person, over a restart of the worker too, and the work is done
+// once, whoever asks again.
+func TestMCPLostAnswer(t *testing.T) {
+	for name, start := range mcpServers() {
 		t.Run(name, func(t *testing.T) {
 			noted, dir := t.TempDir(), t.TempDir()
 			server := start(t, noted)
@@ -150,6 +160,36 @@ func TestMCPLostAnswer(t *testing.T) {
 			}
 			if file := holding(t, dir, mcpKey); file != "" {
 				t.Errorf("%s holds the server's key", file)
+			}
+		})
+	}
+}
+
+// TestMCPWorkerLeaves: the worker is shut down while an MCP server is at work.
+func TestMCPWorkerLeaves(t *testing.T) {
+	for name, start := range mcpServers() {
+		t.Run(name, func(t *testing.T) {
+			noted, dir := t.TempDir(), t.TempDir()
+			server := start(t, noted)
+			w := startMCP(t, dir, server, map[string]scripted.Call{"hanger": {Name: "wild__hang", Arguments: `{"id":"refund"}`}})
+			r := w.submit("hanger")
+			err := poll(patience, func() error {
+				if mcptest.Noted(noted, mcptest.Executed) == 0 {
+					return errors.New("it is not at work")
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.stop()
+			w = startMCP(t, dir, server, map[string]scripted.Call{"hanger": {Name: "wild__hang"}})
+			if r = w.wait(r.ID, true); r.State != ledger.Parked || r.ParkReason != events.ParkInDoubt {
+				t.Errorf("run is %s, %s; want it parked in doubt", r.State, r.ParkReason)
+			}
+			w.stop()
+			if n := strings.Count(notes(t, noted), "refund\n"); n != 1 {
+				t.Errorf("the refund was made %d times", n)
 			}
 		})
 	}
