@@ -23,6 +23,9 @@ type Loader struct {
 	// Strategies check the options of the loops that they are; the options of others
 	// are read and not checked.
 	Strategies []loops.Loop
+	// Namespaces are beginnings of names of tools that are not known yet; tools of
+	// such names are not checked.
+	Namespaces []string
 }
 
 // Load reads one file with the zero [Loader].
@@ -204,6 +207,7 @@ func (l Loader) checkTools(m *strictyaml.Map, tools []string) {
 			m.Fault("tools", "%q is written twice; keep one", t)
 		case strings.ContainsAny(t, " \t\n"):
 			m.Fault("tools", "%q is no tool name; write a list such as [a, b]", t)
+		case slices.ContainsFunc(l.Namespaces, func(n string) bool { return strings.HasPrefix(t, n) }):
 		case l.Tools != nil && !slices.Contains(l.Tools, t):
 			m.Fault("tools", "there is no tool %q; %s", t, choice(t, l.Tools))
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	term "github.com/daybookhq/daybook/cmd/internal/terminal"
 )
 
 // column is a column of a list of T.
@@ -178,25 +180,7 @@ func cut(s string, n int) string {
 }
 
 // wrap breaks a text between words. A width of zero means one line.
-func wrap(s string, width int) []string {
-	if width <= 0 || utf8.RuneCountInString(s) <= width {
-		return []string{s}
-	}
-	var lines []string
-	line := ""
-	for w := range strings.FieldsSeq(s) {
-		switch {
-		case line == "":
-			line = w
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(w) > width:
-			lines = append(lines, line)
-			line = w
-		default:
-			line += " " + w
-		}
-	}
-	return append(lines, line)
-}
+func wrap(s string, width int) []string { return term.Wrap(s, width) }
 
 // clean makes text safe to print on one line: what comes from models and tools
 // must not move the cursor, hide text or start a new line.

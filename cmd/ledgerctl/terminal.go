@@ -3,9 +3,8 @@ package main
 import (
 	"io"
 	"os"
-	"strconv"
-	"syscall"
-	"unsafe"
+
+	term "github.com/daybookhq/daybook/cmd/internal/terminal"
 )
 
 // terminal is what is known of where output goes. The zero value is no
@@ -17,28 +16,11 @@ type terminal struct {
 
 // terminalOf looks at w. COLUMNS overrules the width, NO_COLOR takes colours off.
 func terminalOf(w io.Writer) terminal {
-	f, ok := w.(*os.File)
-	if !ok {
+	width := term.Width(w)
+	if width == 0 {
 		return terminal{}
 	}
-	width, ok := windowWidth(f)
-	if !ok {
-		return terminal{}
-	}
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		width = n
-	}
-	if width <= 0 {
-		width = 80
-	}
-	return terminal{width: max(width, 40), color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-}
-
-// windowWidth asks the terminal driver; ok is false for what is no terminal.
-func windowWidth(f *os.File) (columns int, ok bool) {
-	var size struct{ rows, columns, x, y uint16 }
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
-	return int(size.columns), errno == 0
+	return terminal{width: width, color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
 // A style is how a cell is painted on a terminal with colours.

@@ -33,10 +33,11 @@ func (a *app) demoChildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg, err := w.config()
+			k, err := a.outfit(c.Context(), &w)
 			if err != nil {
 				return err
 			}
+			defer k.close(log)
 			ctx, stop := context.WithCancel(c.Context())
 			defer stop()
 			go func() { // ends with the process
@@ -49,6 +50,10 @@ func (a *app) demoChildCommand() *cobra.Command {
 				return err
 			}
 			defer sys.Close()
+			cfg, err := k.open(ctx, sys)
+			if err != nil {
+				return err
+			}
 			var wg sync.WaitGroup
 			var watch error
 			wg.Add(1)

@@ -10,12 +10,17 @@ import (
 	"syscall"
 
 	"github.com/daybookhq/daybook/internal/fault"
+	"github.com/daybookhq/daybook/runtime/shelf"
 )
 
 func main() { os.Exit(program()) }
 
 // program is what a process of this binary does; its exit code.
 func program() int {
+	if len(os.Args) == 3 && os.Args[1] == toolChild {
+		// Before all else: what such a process may take is counted.
+		return shelf.Child(os.Args[2], os.Stdin, os.Stdout, os.Stderr)
+	}
 	if err := fault.Check(); err != nil {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 		return exitUsage

@@ -85,11 +85,14 @@ var packages = map[string]string{
 	// What tools keep in the ledger's database; see docs/decisions/0021.
 	"runtime/memorydb": "tools tools/memory tools/sharedmemory ledger ledger/sqlstore events redact internal/fault",
 	"runtime/shareddb": "tools tools/sharedmemory ledger ledger/sqlstore events redact",
-	"runtime/...":      "runtime runtime/queue agents loops loops/revise tools model ledger events redact internal/canonical internal/fault internal/telemetry",
+	// The tools that ship, wired by a file; see docs/decisions/0024.
+	"runtime/shelf": "tools tools/... events redact internal/strictyaml",
+	"runtime/...":   "runtime runtime/queue agents loops loops/revise tools model ledger events redact internal/canonical internal/fault internal/telemetry",
 
 	// cmd is the only wiring: it may see every public package and what makes one
 	// process of them, but nothing that only tests should.
-	"cmd/...": wiring,
+	"cmd/...":          wiring + " cmd/internal/...",
+	"cmd/internal/...": "",
 
 	"internal/arch":        "internal/fault",
 	"internal/bug":         "",

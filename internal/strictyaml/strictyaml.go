@@ -195,6 +195,15 @@ func (m *Map) Fault(key, format string, args ...any) {
 	m.file.Fault(m.LineOf(key), join(m.path, key), format, args...)
 }
 
+// FaultAll adds a fault about the mapping as a whole.
+func (m *Map) FaultAll(format string, args ...any) {
+	m.file.Fault(m.node.Line, m.path, format, args...)
+}
+
+// FaultCount is how many faults the file has so far: whoever makes something of
+// the fields need not if there are more than before it read them.
+func (m *Map) FaultCount() int { return len(m.file.faults) }
+
 // Done complains about fields that nobody took. what is what the mapping is.
 func (m *Map) Done(what string) {
 	if m == nil {

@@ -96,24 +96,11 @@ func (p *poster) post(ctx context.Context, inv *tools.Invocation, in posted) (pa
 	}
 	shown := show(p.client, r)
 	switch {
-	case refusedOutright(r.Status):
+	case r.Refused():
 		return page{}, tools.NoEffect(errors.New(shown.Answer))
 	case r.Status >= 400, r.Status == http.StatusMovedPermanently, r.Status == http.StatusFound:
 		// Some send 301 and 302 after the work, others instead of it.
 		return page{}, errors.New(shown.Answer)
 	}
 	return shown, nil
-}
-
-// refusedOutright reports whether a status says that nothing was done: the
-// host's refusals, and redirects that ask for the same request elsewhere. 408
-// and 499 come from something in front of a host that may be at work.
-func refusedOutright(status int) bool {
-	switch status {
-	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
-	case http.StatusRequestTimeout, 499:
-		return false
-	}
-	return status >= 400 && status < 500
 }

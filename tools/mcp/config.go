@@ -161,6 +161,10 @@ func (c *Config) check() error {
 	return nil
 }
 
+// Check says what is wrong with the server by itself, before it is opened; nil
+// for nothing.
+func (s *Server) Check() error { return errors.Join(s.faults()...) }
+
 func (s *Server) faults() []error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -35,13 +35,21 @@ func Parse(name string, text []byte) (Config, error) {
 	if all == nil && !m.Has(list) {
 		m.Fault(list, "missing; write the servers, each under its name")
 	}
-	for _, key := range all.Keys() {
-		if s := all.Map(key); s != nil {
-			cfg.Servers = append(cfg.Servers, parseServer(key, s))
-		}
-	}
+	cfg.Servers = ParseServers(all)
 	m.Done("a file of MCP servers")
 	return cfg, f.Err()
+}
+
+// ParseServers reads the servers of a part of a file, each under its name. It is
+// for this module's own files.
+func ParseServers(all *strictyaml.Map) []Server {
+	var servers []Server
+	for _, key := range all.Keys() {
+		if s := all.Map(key); s != nil {
+			servers = append(servers, parseServer(key, s))
+		}
+	}
+	return servers
 }
 
 func parseServer(name string, m *strictyaml.Map) Server {

@@ -150,6 +150,28 @@ type Response struct {
 	RetryAfter time.Duration
 }
 
+// Refused reports whether the status says that nothing was done: the host's
+// refusals, and redirects that ask for the same request elsewhere. 408 and 499
+// come from something in front of a host that may be at work.
+func (r *Response) Refused() bool {
+	switch r.Status {
+	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	case http.StatusRequestTimeout, 499:
+		return false
+	}
+	return r.Status >= 400 && r.Status < 500
+}
+
+// Check says what of a URL is refused before a name is resolved, as an [*Error];
+// nil for nothing. It makes no connection.
+func (c *Client) Check(url string) error {
+	if _, err := c.judge(url); err != nil {
+		return err
+	}
+	return nil
+}
+
 // Do makes a request and reads the whole answer. GET follows redirects, each
 // judged like the first URL; of other methods the redirect is the answer.
 // Errors are [*Error]. What a host sends back of the client's credentials is
