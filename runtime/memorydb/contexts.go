@@ -14,7 +14,7 @@ import (
 // returns false. With ids, only over these.
 func (f fence) contexts(ctx context.Context, tx sqlstore.Tx, ids []string, each func(memory.ContextRow) bool) error {
 	s := f.statement()
-	q := `SELECT context_id, ` + f.distinct("note_id") + `, min(note_id) AS first FROM memory_gates WHERE tenant = $1` + f.within(tx, s, "gate")
+	q := `SELECT context_id, ` + f.distinct("note_id") + `, min(note_id) AS first FROM memory_gates WHERE tenant = $1` + f.within(tx, s, "gate", len(ids))
 	if ids != nil {
 		q += ` AND ` + tx.In("context_id", s.add(ids))
 	}
@@ -173,7 +173,7 @@ func (f fence) drawn(ctx context.Context, tx sqlstore.Tx, column string, ids []s
 	// A note has at most 4 times maxLinks links. Groups begin with the column that is
 	// searched: SQLite would read the tenant's whole table for any other order.
 	rows, err := tx.Query(ctx, `SELECT from_context, kind, to_context, min(note_id * 1024 + position) AS first FROM memory_links
-		WHERE tenant = $1 AND `+tx.In(column, s.add(ids))+f.within(tx, s, "gate")+`
+		WHERE tenant = $1 AND `+tx.In(column, s.add(ids))+f.within(tx, s, "gate", len(ids))+`
 		GROUP BY `+column+`, `+other+`, kind ORDER BY first LIMIT `+s.param(maxEdges), s.args...)
 	if err != nil {
 		return nil, fmt.Errorf("read links: %w", err)
@@ -240,7 +240,7 @@ func (f fence) neighbours(ctx context.Context, tx sqlstore.Tx, from []string, mo
 	}
 	s := f.statement()
 	n := s.add(from)
-	within := f.within(tx, s, "gate")
+	within := f.within(tx, s, "gate", len(from))
 	return texts(ctx, tx, `SELECT id FROM (
 			SELECT to_context AS id, note_id FROM memory_links WHERE tenant = $1 AND `+tx.In("from_context", n)+within+`
 			UNION ALL SELECT from_context, note_id FROM memory_links WHERE tenant = $1 AND `+tx.In("to_context", n)+within+`
@@ -253,7 +253,7 @@ func (f fence) edges(ctx context.Context, tx sqlstore.Tx, among []string) ([]mem
 	s := f.statement()
 	n := s.add(among)
 	rows, err := tx.Query(ctx, `SELECT DISTINCT note_id, position, from_context, kind, to_context FROM memory_links
-		WHERE tenant = $1 AND `+tx.In("from_context", n)+` AND `+tx.In("to_context", n)+f.within(tx, s, "gate")+`
+		WHERE tenant = $1 AND `+tx.In("from_context", n)+` AND `+tx.In("to_context", n)+f.within(tx, s, "gate", len(among))+`
 		ORDER BY note_id, position LIMIT `+s.param(maxEdges), s.args...)
 	if err != nil {
 		return nil, fmt.Errorf("read links: %w", err)

@@ -115,7 +115,7 @@ type matched struct {
 func (f fence) match(ctx context.Context, tx sqlstore.Tx, q search, asked []string) (m matched, ok bool, err error) {
 	m = matched{statement: *f.statement(), fence: f}
 	m.sql = `SELECT w.note_id, ` + f.distinct("w.word") + ` AS shared, max(w.believed) AS believed FROM memory_words w
-		WHERE w.tenant = $1 AND ` + tx.In("w.word", m.add(asked)) + f.within(tx, &m.statement, "w.gate")
+		WHERE w.tenant = $1 AND ` + tx.In("w.word", m.add(asked)) + f.within(tx, &m.statement, "w.gate", len(asked))
 	if len(q.sources) > 0 {
 		m.sql += ` AND EXISTS (SELECT 1 FROM memory_notes n WHERE n.tenant = $1 AND n.id = w.note_id AND ` + tx.In("n.source", m.add(known(q.sources))) + `)`
 	}
@@ -135,7 +135,7 @@ func (f fence) match(ctx context.Context, tx sqlstore.Tx, q search, asked []stri
 func (f fence) leadTo(ctx context.Context, tx sqlstore.Tx, ids []string) ([]string, error) {
 	reached, err := follow(ctx, ids, func(ctx context.Context, to []string) ([]string, error) {
 		s := f.statement()
-		return texts(ctx, tx, `SELECT from_context FROM memory_links WHERE tenant = $1 AND `+tx.In("to_context", s.add(to))+f.within(tx, s, "gate"), s)
+		return texts(ctx, tx, `SELECT from_context FROM memory_links WHERE tenant = $1 AND `+tx.In("to_context", s.add(to))+f.within(tx, s, "gate", len(to)), s)
 	}, -1)
 	if err != nil {
 		return nil, fmt.Errorf("follow links: %w", err)
@@ -146,8 +146,8 @@ func (f fence) leadTo(ctx context.Context, tx sqlstore.Tx, ids []string) ([]stri
 // around is the SQL for the notes of contexts, and those that link to them.
 func (f fence) around(tx sqlstore.Tx, s *statement, contexts []string) string {
 	n := s.add(contexts)
-	return `SELECT g.note_id FROM memory_gates g WHERE g.tenant = $1 AND ` + tx.In("g.context_id", n) + f.within(tx, s, "g.gate") +
-		` UNION SELECT l.note_id FROM memory_links l WHERE l.tenant = $1 AND ` + tx.In("l.to_context", n) + f.within(tx, s, "l.gate")
+	return `SELECT g.note_id FROM memory_gates g WHERE g.tenant = $1 AND ` + tx.In("g.context_id", n) + f.within(tx, s, "g.gate", len(contexts)) +
+		` UNION SELECT l.note_id FROM memory_links l WHERE l.tenant = $1 AND ` + tx.In("l.to_context", n) + f.within(tx, s, "l.gate", len(contexts))
 }
 
 // best reads the notes that match best: those that are preferred first, then by
