@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/daybookhq/daybook/events"
@@ -33,23 +34,21 @@ func Compare(ctx context.Context, st ReconcileStore, journal events.Reader) erro
 	}
 	reason := ""
 	err = c.batches(ctx, at, func(batch []Incoming) error {
-		if reason != "" {
-			return nil
-		}
 		k, err := st.Known(ctx, batch)
 		if err != nil {
 			return err
 		}
 		for _, in := range batch {
 			for _, e := range in.Events {
-				if lacks := k.lacks(e); lacks != "" && reason == "" {
+				if lacks := k.lacks(e); lacks != "" {
 					reason = fmt.Sprintf("message %d of the journal tells of %s, which the database does not have", in.Message.Sequence, lacks)
+					return errEnough
 				}
 			}
 		}
 		return nil
 	})
-	if err != nil || reason == "" {
+	if reason == "" {
 		return err
 	}
 	if err := st.HoldBack(ctx, reason); err != nil {
@@ -57,6 +56,9 @@ func Compare(ctx context.Context, st ReconcileStore, journal events.Reader) erro
 	}
 	return &RollbackError{Reason: reason}
 }
+
+// errEnough ends the reading of a journal: one thing that is lacking is enough.
+var errEnough = errors.New("the database is behind its journal")
 
 // lacks names what a database must have that an event was recorded on, and does
 // not have.

@@ -114,6 +114,9 @@ func (s *session) beat(b ledger.Beat, sent time.Time) {
 		return
 	}
 	s.local.extend(sent, b.Remaining)
+	if s.local.left() > 0 {
+		s.w.lapses.held()
+	}
 	s.expect(b.Facts...)
 	s.in.Lock()
 	s.beatAt = s.w.cfg.Now()

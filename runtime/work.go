@@ -43,7 +43,9 @@ func (s *session) work() {
 	<-s.pumpDone
 	switch {
 	case err == nil:
+		s.w.lapses.held()
 	case errors.Is(err, ledger.ErrFenced), errors.Is(err, errLeaseLost):
+		s.w.lapses.lapsed(s.w.cfg.Now(), s.w.cfg.Random)
 		s.log.Info("left the run to another worker", "reason", s.w.cfg.Redactor.Error(err))
 	case errors.Is(err, errShutdown):
 		s.log.Info("cut off at shutdown; the run is taken over when its lease ends")

@@ -201,6 +201,7 @@ type Worker struct {
 	wg       sync.WaitGroup
 	hostCode sync.WaitGroup // callbacks, also those that were left behind
 	freed    chan struct{}
+	lapses   lapses
 	// life ends when the shutdown's grace is over: nothing waits beyond it.
 	life  context.Context //nolint:containedctx // it is the worker's own
 	die   context.CancelCauseFunc
@@ -379,6 +380,10 @@ func (w *Worker) claims(ctx context.Context, hints <-chan struct{}) {
 		case <-hints:
 		case <-w.freed:
 		}
+		if wait := w.lapses.wait(w.cfg.Now()); wait > 0 {
+			sweep.Reset(wait)
+			continue
+		}
 		n, full, err := w.claim(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -432,6 +437,7 @@ func (w *Worker) start(c ledger.Claim, sent time.Time) {
 	if old != nil {
 		// Our own lease lapsed and we took the run again: the old session is a
 		// zombie of an older epoch; it stops, and settles what it has in flight.
+		w.lapses.lapsed(w.cfg.Now(), w.cfg.Random)
 		old.stop(errLeaseLost)
 	}
 	w.wg.Add(1)
