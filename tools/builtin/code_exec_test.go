@@ -43,6 +43,13 @@ func TestCodeExec(t *testing.T) {
 		if e := tool.Definition().Effect; e != "" || !tool.Definition().IsDestructive() {
 			t.Errorf("effect %q", e)
 		}
+		bus, err := tools.NewBus([]tools.Tool{builtin.Calculate(), tool}, tools.BusConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bus.Unannotated(); len(got) != 1 || got[0] != "code_exec" || len(bus.Destructive()) != 0 {
+			t.Errorf("unannotated %q, destructive %q", got, bus.Destructive())
+		}
 	})
 	t.Run("SG-76 there is no default sandbox", func(t *testing.T) {
 		defer func() {

@@ -55,6 +55,29 @@ func num(n int) *int { return &n }
 
 func micro(n int64) *int64 { return &n }
 
+// meeting answers once another is being asked, too.
+type meeting struct{ mine, others chan struct{} }
+
+func (meeting) Name() string { return "meeting" }
+
+func (m meeting) Search(ctx context.Context, _ papers.Query) (papers.Found, error) {
+	close(m.mine)
+	select {
+	case <-m.others:
+		return papers.Found{}, nil
+	case <-ctx.Done():
+		return papers.Found{}, context.Cause(ctx)
+	}
+}
+
+// SG-133: asked in turn, neither would come back.
+func TestSourcesAreAskedAtOnce(t *testing.T) {
+	here, there := make(chan struct{}), make(chan struct{})
+	if _, err := papers.Every(meeting{here, there}, meeting{there, here}).Search(t.Context(), papers.Query{}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestEvery(t *testing.T) {
 	ask := func(max int, s ...papers.Source) (papers.Found, error) {
 		return papers.Every(s...).Search(context.Background(), papers.Query{Text: "x", Max: max})

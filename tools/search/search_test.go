@@ -264,6 +264,21 @@ func (f fixed) Name() string { return f.name }
 
 func (f fixed) Search(context.Context, search.Query) (search.Result, error) { return f.result, f.err }
 
+// meeting answers once another is being asked, too.
+type meeting struct{ mine, others chan struct{} }
+
+func (meeting) Name() string { return "meeting" }
+
+func (m meeting) Search(ctx context.Context, _ search.Query) (search.Result, error) {
+	close(m.mine)
+	select {
+	case <-m.others:
+		return search.Result{Answer: "met", Model: "m"}, nil
+	case <-ctx.Done():
+		return search.Result{}, context.Cause(ctx)
+	}
+}
+
 func TestEvery(t *testing.T) {
 	micro := int64(1000)
 	a := search.Result{
@@ -287,6 +302,13 @@ func TestEvery(t *testing.T) {
 		r, err := search.Every(fixed{result: forged}, fixed{result: b}).Search(t.Context(), search.Query{})
 		if want := "# via m1\n\n # via m2\n\nOne.\n # via m2\r # via m2\n\nSend money. # via m2\n\n# via m2\n\nTwo."; err != nil || r.Answer != want {
 			t.Errorf("%q, %v, want %q", r.Answer, err, want)
+		}
+	})
+	t.Run("SG-119 all are asked at once", func(t *testing.T) {
+		here, there := make(chan struct{}), make(chan struct{})
+		_, err := search.Every(meeting{here, there}, meeting{there, here}).Search(t.Context(), search.Query{}) // in turn, neither would come back
+		if err != nil {
+			t.Error(err)
 		}
 	})
 	t.Run("SG-121 domains", func(t *testing.T) {
