@@ -143,6 +143,34 @@ type Queries interface {
 	Pending(ctx context.Context, run events.RunID) ([]events.Fact, error)
 }
 
+// ToolFilter selects of whose calls [ToolUses] tells.
+type ToolFilter struct {
+	Tenant string
+	// Since leaves only runs that were queued from then on, to the millisecond.
+	Since time.Time
+}
+
+// ToolUse is what is recorded of a tool in a tenant. What it declares is the
+// strictest that a call of it was made under.
+type ToolUse struct {
+	Tenant, Tool            string
+	Effect, Recovery, Trust string   // empty: never known
+	Calls                   int64    // that ended, blocked ones among them
+	Errors                  int64    // calls that failed
+	Blocked                 int64    // calls that were refused
+	Repeated                int64    // calls that got an earlier outcome
+	InDoubt                 int64    // effects that nobody can know about, now
+	Cost                    *big.Int // pico-USD, of what is measured
+	Unmeasured              int64    // calls without a cost
+	LastUsed                time.Time
+	Switch                  SwitchMode // how the tool is switched, by itself or with all of the tenant
+}
+
+// ToolUses says how tools were used, by tenant and name. Safe for concurrent use.
+type ToolUses interface {
+	ToolUses(ctx context.Context, f ToolFilter) ([]ToolUse, error)
+}
+
 // ArtifactFilter selects versions of artifacts, newest first; zero fields select all.
 type ArtifactFilter struct {
 	Tenant string
@@ -218,6 +246,7 @@ type Store interface {
 	Archive
 	Queries
 	Artifacts
+	ToolUses
 	Projection
 	Verifier
 	Rollbacks

@@ -28,8 +28,9 @@ func newSwitchView(w ledger.Switch) switchView {
 }
 
 func (a *app) toolsCommand() *cobra.Command {
-	c := group("tools", "Stops all destructive calls of a tool at once, or lets them go on")
-	c.Long = `Stops all destructive calls of a tool at once, or lets them go on.
+	c := group("tools", "Says how tools were used; stops all destructive calls of one at once, or lets them go on")
+	c.Long = `Says how tools were used (used), stops all destructive calls of a tool at once, or lets
+them go on.
 
 Once the command has returned, no call begins that it forbids; calls that have begun
 go on. Readonly and idempotent calls are not stopped. TOOL is a tool's name, or '*'
@@ -43,7 +44,7 @@ for all tools of the tenant.
 Runs that waited for it because it was paused are told as well.`),
 		a.switchCommand("on", ledger.SwitchOn, "Lets calls of a tool go ahead, and wakes the runs that wait for it",
 			`Lets calls of a tool go ahead, and wakes the runs that wait for it.`),
-		a.toolsListCommand())
+		a.toolsListCommand(), a.toolsUsedCommand())
 	return c
 }
 

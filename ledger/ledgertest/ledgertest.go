@@ -32,6 +32,7 @@ type Store interface {
 	ledger.Archive
 	ledger.Queries
 	ledger.Artifacts
+	ledger.ToolUses
 	ledger.Projection
 	ledger.Verifier
 	ledger.Rollbacks

@@ -18,6 +18,7 @@ var queryTests = []conformance{
 	{"what is not known stands beside the sum", testCostUnknowns},
 	{"costs of a run with those that work for it", testCostsOfLineage},
 	{"who waits for an effect", testWaiting},
+	{"how tools were used", testToolUses},
 	{"versions of artifacts are listed newest first, in pages", testArtifacts},
 }
 

@@ -43,6 +43,11 @@ func switchMode(ctx context.Context, tx Tx, tenant, tool string) (ledger.SwitchM
 	if err := tx.Later(ctx, "lock the switches", lockSwitchesToRead); err != nil {
 		return "", err
 	}
+	return modeOf(ctx, tx, tenant, tool)
+}
+
+// modeOf is how a tool's calls stand, without holding on to it.
+func modeOf(ctx context.Context, tx Tx, tenant, tool string) (ledger.SwitchMode, error) {
 	var mode ledger.SwitchMode
 	err := tx.QueryRow(ctx, `SELECT w.mode FROM (`+strictestSwitch(1)+`) w`, tenant, tool).Scan(&mode)
 	if errors.Is(err, ErrNoRows) {
