@@ -148,6 +148,8 @@ func TestHistoryFoldsCutAnywhere(t *testing.T) {
 	})
 }
 
+// PR-18: a loop sees a history and gives a step; that it can do nothing else,
+// internal/arch keeps by what it may import.
 func TestNextIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		es := history(t)

@@ -399,3 +399,27 @@ func TestCallbackContext(t *testing.T) {
 		t.Errorf("context (-want +got):\n%s", d)
 	}
 }
+
+// PR-01: the parser's value reaches validator and repairer as it is, whatever type
+// it has.
+func TestValuesAreTheHosts(t *testing.T) {
+	type notes struct{ draft string }
+	w := newWorld(t, &drafts{})
+	var repaired atomic.Int64
+	w.reviser(`{"validators":["v"],"parser":"p","repairer":"r"}`, revise.Callbacks{
+		Parsers: map[string]revise.Parser{"p": func(_ context.Context, _ revise.Context, text string) (any, error) { return &notes{text}, nil }},
+		Validators: map[string]revise.Validator{"v": func(_ context.Context, _ revise.Context, value any) (revise.Verdict, error) {
+			return revise.Verdict{OK: value.(*notes).draft == "draft 2"}, nil
+		}},
+		Repairers: map[string]revise.Repairer{"r": func(_ context.Context, _ revise.Context, value any, _ revise.Verdict) (string, error) {
+			repaired.Add(1)
+			return "not " + value.(*notes).draft, nil
+		}},
+	})
+	w.start()
+	r := w.wait(w.submit("write").ID, false)
+	w.want(r.ID, revised...)
+	if got := last[events.ArtifactRevisionStarted](w, r.ID); got.Input != "not draft 1" || repaired.Load() != 1 {
+		t.Errorf("%+v, repaired %d times", got, repaired.Load())
+	}
+}

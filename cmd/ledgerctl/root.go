@@ -76,7 +76,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 	f.DurationVar(&a.opts.Grace, "grace", envDuration("DAYBOOK_GRACE", 30*time.Second), "time after an attempt's deadline until nobody can act for it any more, as the workers have it (DAYBOOK_GRACE)")
 	a.flags = f
 	c.AddCommand(
-		a.runsCommand(), a.callsCommand(), a.costsCommand(), a.whyCommand(),
+		a.runsCommand(), a.callsCommand(), a.artifactsCommand(), a.costsCommand(), a.whyCommand(),
 		a.indoubtCommand(), a.resolveCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.toolsCommand(), a.cancelCommand(), a.forkCommand(), a.rehearseCommand(), a.pauseCommand(), a.resumeCommand(), a.queuesCommand(), a.schedulesCommand(), a.budgetsCommand(), a.eraseCommand(),
 		a.stuckCommand(), a.reconcileCommand(), a.rebuildCommand(),
 		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/runtime"
 	"github.com/daybookhq/daybook/runtime/system"
 )
@@ -25,6 +26,7 @@ type submitFlags struct {
 	delay    time.Duration
 	notUntil string
 	budget   string
+	loop     string
 	wait     bool
 	timeout  time.Duration
 	output   string
@@ -65,6 +67,7 @@ somebody or something has to come first (ledgerctl why RUN).`,
 	f.StringVar(&s.notUntil, "not-before", "", "moment before which no worker takes the run, such as 2026-01-31T10:00:00Z")
 	f.DurationVar(&s.deadline, "deadline", 0, "time from now after which the run is stopped; 0 means none")
 	f.StringVar(&s.budget, "budget", "", "US dollars that the run may spend in all, with its retries and children; default what its agent says")
+	f.StringVar(&s.loop, "loop", "", `loop that the run works by: a name, or JSON with options such as {"strategy":"revise","max_revisions":1,"validators":["schema"]}; default its agent's`)
 	f.BoolVar(&s.wait, "wait", false, "wait until the run has ended or is parked, and print it")
 	f.DurationVar(&s.timeout, "timeout", 0, "with --wait: give up waiting after this time; 0 means never")
 	f.StringVarP(&s.output, "output", "o", "text", "text or json")
@@ -98,6 +101,9 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		if err := s.in.Budget.UnmarshalText([]byte(s.budget)); err != nil || *s.in.Budget < 0 {
 			return usagef("--budget %q: want US dollars such as 0.50", s.budget)
 		}
+	}
+	if s.in.Loop, err = readLoop(s.loop); err != nil {
+		return err
 	}
 	raw, err := a.readInput(s.input)
 	if err != nil {
@@ -158,6 +164,20 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		return outcome(r)
 	}
 	return nil
+}
+
+// readLoop reads --loop: a name, or an object.
+func readLoop(s string) (sel loops.Selection, err error) {
+	switch {
+	case s == "":
+		return sel, nil
+	case s[0] != '{':
+		return loops.Selection{Strategy: s}, nil
+	}
+	if err := json.Unmarshal([]byte(s), &sel); err != nil {
+		return sel, usagef("--loop: %w", err)
+	}
+	return sel, nil
 }
 
 // outcome is what the exit code of --wait says of the run that was waited for.

@@ -57,6 +57,9 @@ func moduleFaults(f *file, p string) []string {
 		}
 		return []string{fmt.Sprintf("%s: %s is for tests", f.name, p)}
 	}
+	if rule, ok := modules[p]; ok && matches(rule, f.pkg) {
+		return nil // a package of a module that is for tests otherwise
+	}
 	for m := range strings.FieldsSeq(testModules) {
 		if p != m && !strings.HasPrefix(p, m+"/") {
 			continue

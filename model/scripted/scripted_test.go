@@ -143,6 +143,7 @@ func TestPolicyFaults(t *testing.T) {
 	}
 }
 
+// PR-23: a model that plays back what it is given.
 func TestScript(t *testing.T) {
 	limited := &model.Error{Kind: "rate_limited", Retryable: true, RetryAfter: time.Second}
 	m := scripted.Script(

@@ -1,0 +1,43 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The test program is also the program that judges.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "check" {
+		os.Exit(judge(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+func TestReleaseNotes(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for range 2 { // the second time it is the same run
+		var out bytes.Buffer
+		if err := run(t.Context(), dir, self, &out); err != nil {
+			t.Fatal(err)
+		}
+		got := out.String()
+		for _, want := range []string{
+			`finished: artifact_finished {"artifact":"release-notes","bytes":`,
+			`revision 0 refused schema [{"message":"missing property 'title'"},{"path":"/version","message":"'1.4' does not match pattern`,
+			`revision 1 refused complete [{"message":"the change #15 is left out: delete: ask before anything goes"}]`,
+			"revision 2 accepted  []\n{\n  \"changes\": [\n",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s\nwant %s", got, want)
+			}
+		}
+	}
+}
