@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/canonical"
 	"github.com/daybookhq/daybook/model"
 )
@@ -83,6 +84,25 @@ func TestModel(t *testing.T, open func(t *testing.T) model.Model, f Features) {
 			wg.Go(func() { answer(t, m, request("hello")) })
 		}
 		wg.Wait()
+	})
+	t.Run("who watches hears the text of the answer", func(t *testing.T) {
+		m, ok := open(t).(model.Streamer)
+		if !ok {
+			t.Skip("this model tells nothing before its answer is whole")
+		}
+		text, over := "", false
+		resp, err := m.Stream(t.Context(), request("hello"), func(d model.Delta) {
+			if over {
+				t.Error("told of the answer after it was given")
+			}
+			if d.Kind == events.BlockText {
+				text += d.Text
+			}
+		})
+		over = true
+		if err != nil || text != resp.Text {
+			t.Errorf("told %q of %q (%v)", text, resp.Text, err)
+		}
 	})
 	t.Run("an error is typed", func(t *testing.T) {
 		if f.FailOn == "" {
