@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/tools"
 )
 
@@ -198,6 +199,31 @@ func TestUnsetEffectIsDestructive(t *testing.T) {
 			d := tools.Definition{Effect: effect, Trust: trust}
 			if d.IsDestructive() != want {
 				t.Errorf("effect %q trust %q: IsDestructive = %v, want %v", effect, trust, !want, want)
+			}
+		}
+	}
+}
+
+// SG-18: a gate that reads declarations holds whatever a tool is called; one that
+// went by names would let the renamed one through.
+func TestGatesReadDeclarations(t *testing.T) {
+	gate := tools.Config{Permission: func(_ context.Context, _ tools.Env, d *tools.Definition, _ tools.Call) error {
+		if d.IsDestructive() || d.Trust != tools.Own {
+			return &tools.Denial{Detail: "declared", Text: "not here"}
+		}
+		return nil
+	}}
+	for _, name := range []string{"pay", "look", "a1"} {
+		for _, effect := range []tools.Effect{"", tools.Readonly, tools.Destructive} {
+			for _, trust := range []tools.Trust{"", tools.Own, tools.External} {
+				b := newBench(t, gate, tool(t, tools.Definition{Name: name, Effect: effect, Trust: trust}, func(context.Context, *tools.Invocation) (any, error) { return "ok", nil }))
+				want := events.BlockedReason("")
+				if effect != tools.Readonly || trust != tools.Own {
+					want = events.BlockedPermissionDenied
+				}
+				if got := b.call(name, `{}`).Blocked; got != want {
+					t.Errorf("%s, effect %q, trust %q: blocked %q, want %q", name, effect, trust, got, want)
+				}
 			}
 		}
 	}
