@@ -15,12 +15,16 @@ import (
 
 	"github.com/daybookhq/daybook/internal/testenv"
 	"github.com/daybookhq/daybook/runtime/system"
+	"github.com/daybookhq/daybook/tools/mcp/mcptest"
 )
 
 var update = flag.Bool("update", false, "write the outputs that tests compare with")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"runner": func() { os.Exit(program()) }})
+	testscript.Main(m, map[string]func(){
+		"runner":    func() { os.Exit(program()) },
+		"mcpserver": func() { (&mcptest.Server{Dir: os.Args[1]}).Stdio(os.Stdin, os.Stdout) },
+	})
 }
 
 // TestScripts runs testdata/*.txtar; $HELLO is the smallest agent and its script.

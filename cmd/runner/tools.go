@@ -110,12 +110,8 @@ func (a *app) toolViews(ctx context.Context, w *workerFlags) (views []toolView, 
 			return nil, err
 		}
 	}
-	problems, err := k.shelf.Connect(ctx, r, vault)
-	if err != nil {
+	if _, err := k.shelf.Connect(ctx, r, vault); err != nil { // the log has what is left out
 		return nil, err
-	}
-	for _, p := range problems {
-		fmt.Fprintln(a.err, "runner:", p)
 	}
 	for _, item := range k.shelf.Items() {
 		v := newToolView(item.Definition, string(item.Origin))
