@@ -387,13 +387,14 @@ func (s *session) unworkable(ctx context.Context, err error) error {
 		return err
 	}
 	s.log.Error("cannot continue the run here", "error", s.w.cfg.Redactor.Error(err))
-	if perr := s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: cut(err.Error(), maxDetail)}, time.Minute); !errors.Is(perr, errLeft) {
+	if perr := s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: cut(s.w.cfg.Redactor.Error(err).Error(), maxDetail)}, time.Minute); !errors.Is(perr, errLeft) {
 		return errors.Join(err, perr)
 	}
 	return nil
 }
 
-// maxDetail bounds what an error adds to an event.
+// maxDetail bounds what an error adds to an event. It is redacted before it is
+// cut: half a secret is nothing that a redactor knows.
 const maxDetail = 4 << 10
 
 // unreadable notes in the run's row that this build cannot read its history:
@@ -401,7 +402,7 @@ const maxDetail = 4 << 10
 func (s *session) unreadable(ctx context.Context, err error) error {
 	s.log.Error("cannot read the run's history; it is tried again later, by whoever can", "error", s.w.cfg.Redactor.Error(err))
 	merr := s.retry(ctx, "mark as unreadable", func() error {
-		return s.w.cfg.Ledger.MarkUnreadable(ctx, s.lease, cut(err.Error(), maxDetail))
+		return s.w.cfg.Ledger.MarkUnreadable(ctx, s.lease, cut(s.w.cfg.Redactor.Error(err).Error(), maxDetail))
 	})
 	if merr != nil {
 		return errors.Join(err, merr)
