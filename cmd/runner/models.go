@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -109,6 +110,14 @@ func (w *workerFlags) readModel(m *strictyaml.Map, name string) openai.Config {
 
 var handle = regexp.MustCompile(`^secret://([A-Za-z0-9_.-]{1,64})$`)
 
+// given names the secrets that there are.
+func (w *workerFlags) given() string {
+	if len(w.secrets) == 0 {
+		return "none is"
+	}
+	return "given are " + strings.Join(slices.Sorted(maps.Keys(w.secrets)), ", ")
+}
+
 // secret reads a handle. A value in its place is not repeated in the fault.
 func (w *workerFlags) secret(m *strictyaml.Map, key string) string {
 	if !m.Has(key) {
@@ -121,7 +130,8 @@ func (w *workerFlags) secret(m *strictyaml.Map, key string) string {
 	}
 	v, ok := w.secrets[h[1]]
 	if !ok {
-		m.Fault(key, "there is no secret %q; give --secret %s=FILE", h[1], h[1])
+		// Not quoted either: who pastes a key after secret:// would see it in a log.
+		m.Fault(key, "the secret named here is not given; %s; start with --secret NAME=FILE", w.given())
 	}
 	return v
 }

@@ -108,7 +108,7 @@ func TestModelConfigFaults(t *testing.T) {
 	want := `runner: --model-config: models.yaml:3: models[0].api: there is no api "openai/magic"; want one of openai/responses, openai/chat, anthropic/messages
 models.yaml:4: models[0].key: want secret://NAME, and the value in a file: --secret NAME=FILE
 models.yaml:5: models[0].thinking: want off, minimal, low, medium or high, got "yes"
-models.yaml:8: models[1].key: there is no secret "nowhere"; give --secret nowhere=FILE
+models.yaml:8: models[1].key: the secret named here is not given; none is; start with --secret NAME=FILE
 models.yaml:9: models[1].base_url: want an address without a password or a query; a key goes into key: secret://NAME
 models.yaml:10: models[1].fields: want fields of the request's body, such as {temperature: 0.2}
 models.yaml:11: models[1].colour: a model has no such field; known fields: name, api, base_url, model, key, thinking, idle, headers, fields

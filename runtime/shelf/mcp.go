@@ -47,8 +47,8 @@ func (r *reader) handles(m *strictyaml.Map, s *mcp.Server) {
 	for _, values := range []map[string]string{s.Headers, s.Env} {
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			for _, match := range handle.FindAllStringSubmatch(values[key], -1) {
-				if r.o.Secrets[match[1]] == "" {
-					m.Fault(s.Name, "%s: %s is not given; start with --secret NAME=FILE (DAYBOOK_SECRETS)", key, match[0])
+				if r.o.Secrets[match[1]] == "" { // its name is not quoted: it may be the key itself
+					m.Fault(s.Name, "%s: the secret named there is not given; start with --secret NAME=FILE (DAYBOOK_SECRETS)", key)
 				}
 			}
 		}

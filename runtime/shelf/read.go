@@ -95,7 +95,7 @@ func (r *reader) secret(m *strictyaml.Map, key string, needed bool) string {
 		return ""
 	}
 	name, ok := m.Scalar(key)
-	value := r.o.Secrets[name]
+	value := r.o.Secrets[strings.TrimPrefix(name, "secret://")] // models' files and servers write handles
 	if ok && value != "" {
 		return value
 	}
