@@ -109,4 +109,4 @@ func exec(tb testing.TB, st *sqlstore.Store, q string, args ...any) {
 }
 
 // tables are those of this package.
-var tables = []string{"memory_words", "memory_links", "memory_gates", "memory_holders", "memory_notes", "memory_moments", "memory_owners"}
+var tables = []string{"memory_words", "memory_links", "memory_gates", "memory_holders", "memory_notes", "memory_moments", "memory_owners", "memory_removals"}

@@ -1,8 +1,8 @@
 // Package memorydb keeps what agents remember in the ledger's database: a
 // [memory.Client] that outlives every worker and is the same for all of them.
 //
-// The tables stand beside the ledger's (migration 00003); no run, lease or epoch
-// is involved. Every statement names the tenant, and what a root may see is part
+// The tables stand beside the ledger's (migrations 00003 and 00005); no lease or
+// epoch is involved. Every statement names the tenant, and what a root may see is part
 // of every index that is searched, so that a request costs what its own root
 // holds and not what the tenant does. See docs/decisions/0021.
 package memorydb
@@ -39,6 +39,16 @@ const (
 // erased: nothing of the owner's is kept any more.
 var ErrErased = errors.New("the owner of this run was erased, so nothing is remembered in it. Go on without; do not try again")
 
+// ErrFull is the error of what is to be remembered in a root that holds as many
+// notes as one may: see Config.MaxNotes.
+var ErrFull = errors.New("this memory is full, so nothing more is remembered in it until people have some notes forgotten. Go on without; do not try again")
+
+// ErrNotFound is the error of a note, or of the notes of a root, that is not there.
+var ErrNotFound = errors.New("not found")
+
+// defaultNotes is Config.MaxNotes if it is zero.
+const defaultNotes = 100_000
+
 // Config of a [Store].
 type Config struct {
 	// Redactor takes secrets out of everything before it is written. Required: it
@@ -46,6 +56,11 @@ type Config struct {
 	Redactor *redact.Redactor
 	// IDs makes the ids that notes are known by; nil = real time and randomness.
 	IDs *events.IDs
+	// MaxNotes is how many notes a root holds before more are refused with
+	// [ErrFull]; those that write at once may exceed it by what they write. The same
+	// note again is no more. Zero is 100,000, negative no bound. The notes of the
+	// host, which belong to no root, are not counted.
+	MaxNotes int
 }
 
 // Store is a memory in the ledger's database. Safe for concurrent use, by any
@@ -68,6 +83,9 @@ func New(db sqlstore.DB, cfg Config) (*Store, error) {
 	}
 	if cfg.IDs == nil {
 		cfg.IDs = events.NewIDs(nil, nil)
+	}
+	if cfg.MaxNotes == 0 {
+		cfg.MaxNotes = defaultNotes
 	}
 	return &Store{db, cfg}, nil
 }

@@ -60,7 +60,7 @@ func linksOf(l memory.Links) []link {
 // StoreEvents implements [memory.Writer]. It keeps all of a batch or nothing, and
 // returns once it is durable. Of events with a key, what the tenant has under it
 // stays. An error that wraps ledger.ErrUnavailable leaves open whether they are
-// kept; with keys it is safe to try again. Errors: [ErrErased].
+// kept; with keys it is safe to try again. Errors: [ErrErased], [ErrFull].
 func (s *Store) StoreEvents(ctx context.Context, scope memory.Scope, batch []memory.Event) (memory.Stored, error) {
 	if len(batch) > maxBatch {
 		return memory.Stored{}, fmt.Errorf("store events: a batch of %d, at most %d are allowed", len(batch), maxBatch)
@@ -87,6 +87,9 @@ func (s *Store) StoreEvents(ctx context.Context, scope memory.Scope, batch []mem
 			if err := insert(ctx, tx, scope, n, now); err != nil {
 				return err
 			}
+		}
+		if err := s.room(ctx, tx, scope, notes); err != nil {
+			return err
 		}
 		if err := index(ctx, tx, scope, notes); err != nil {
 			return err
@@ -229,13 +232,17 @@ func insert(ctx context.Context, tx sqlstore.Tx, scope memory.Scope, n *note, no
 	if err != nil {
 		return err
 	}
+	var turn, call *int // of a call
+	if scope.Run != (events.RunID{}) {
+		turn, call = &scope.Call.Turn, &scope.Call.Index
+	}
 	for range 5 {
 		n.locus = n.own
 		err := tx.QueryRow(ctx, `
-			INSERT INTO memory_notes (locus, tenant, root, key, context_id, kind, source, text, details, links, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+			INSERT INTO memory_notes (locus, tenant, root, key, context_id, kind, source, text, details, links, created_at, run_id, turn, call_index)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 			ON CONFLICT (tenant, key) WHERE key IS NOT NULL DO NOTHING RETURNING id`,
-			n.own, scope.Tenant, scope.Root, n.key, n.context, n.kind, n.source, n.text, n.details, json.RawMessage(links), now).Scan(&n.id)
+			n.own, scope.Tenant, scope.Root, n.key, n.context, n.kind, n.source, n.text, n.details, json.RawMessage(links), now, scope.Run, turn, call).Scan(&n.id)
 		if err == nil {
 			n.fresh = true
 			return nil
@@ -256,6 +263,23 @@ func insert(ctx context.Context, tx sqlstore.Tx, scope memory.Scope, n *note, no
 		// It was there, and has been erased since.
 	}
 	return errors.New("a note is erased as often as it is kept: try again")
+}
+
+// room refuses what a root has no room for, once it is in the table.
+func (s *Store) room(ctx context.Context, tx sqlstore.Tx, scope memory.Scope, notes []*note) error {
+	if scope.Root == "" || s.cfg.MaxNotes < 0 || !slices.ContainsFunc(notes, func(n *note) bool { return n.fresh }) {
+		return nil
+	}
+	var all int
+	err := tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 FROM memory_notes WHERE tenant = $1 AND root = $2 LIMIT $3) AS n`,
+		scope.Tenant, scope.Root, s.cfg.MaxNotes+1).Scan(&all)
+	if err != nil {
+		return fmt.Errorf("count the notes of the root: %w", err)
+	}
+	if all > s.cfg.MaxNotes {
+		return ErrFull
+	}
+	return nil
 }
 
 // index keeps what notes are found by.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+
+	"github.com/daybookhq/daybook/events"
 )
 
 // Scope is whose memory a request is about. It never comes from a model.
@@ -24,6 +26,11 @@ type Scope struct {
 	// a memory that lasts keeps it with what is written, so that an owner's notes
 	// can be erased.
 	Owner string
+	// Run and Call are the call that asks, zero if a host does. Nothing is fenced by
+	// them: a memory that lasts keeps them with what is written, so that people can
+	// see where a note came from.
+	Run  events.RunID
+	Call events.CallID
 }
 
 // Client is a memory. Everything in it is safe for concurrent use, and holds its

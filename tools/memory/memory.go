@@ -130,7 +130,7 @@ func (m *Memory) scope(inv *tools.Invocation) (Scope, error) {
 	if strings.TrimSpace(root) == "" {
 		return Scope{}, ErrNoRoot
 	}
-	return Scope{Tenant: inv.Tenant, Root: root, Owner: inv.Owner}, nil
+	return Scope{Tenant: inv.Tenant, Root: root, Owner: inv.Owner, Run: inv.Run, Call: inv.Call}, nil
 }
 
 // encode is JSON without escapes for HTML.

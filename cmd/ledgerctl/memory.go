@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/ledger/sqlstore"
+	"github.com/daybookhq/daybook/runtime/memorydb"
+	"github.com/daybookhq/daybook/tools/memory"
+)
+
+func (a *app) memoryCommand() *cobra.Command {
+	c := group("memory", "Lists and shows what agents remember, and has some of it forgotten")
+	c.AddCommand(a.memoryListCommand(), a.memoryShowCommand(), a.memoryForgetCommand(), a.memoryLogCommand())
+	return c
+}
+
+// memoryFlags name the tenant of a memory.
+type memoryFlags struct{ tenant string }
+
+func (f *memoryFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.tenant, "tenant", "default", "tenant of the memory")
+}
+
+// withMemory runs do on what is remembered in the ledger.
+func (a *app) withMemory(ctx context.Context, do func(ledger.Store, *memorydb.Store) error) error {
+	st, r, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	own, ok := st.(interface{ DB() sqlstore.DB })
+	if !ok {
+		return errors.Join(errors.New("this ledger keeps no memory"), st.Close())
+	}
+	m, err := memorydb.New(own.DB(), memorydb.Config{Redactor: r})
+	if err == nil {
+		err = do(st, m)
+	}
+	return errors.Join(err, st.Close())
+}
+
+// parseNote reads the id of a note.
+func (a *app) parseNote(s string) (events.ID, error) {
+	id, err := events.ParseID(strings.ToUpper(strings.TrimSpace(s)))
+	if err != nil {
+		return id, usagef("%q is no note: want the 26 characters that %s shows", s, a.command("memory", "list"))
+	}
+	return id, nil
+}
+
+// noNote says what to type where a note is not there.
+func (a *app) noNote(f memoryFlags, err error) error {
+	if !errors.Is(err, memorydb.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, a.command("memory", "list", "--tenant", f.tenant))
+}
+
+type noteView struct {
+	Note    string          `json:"note"`
+	At      time.Time       `json:"at"`
+	Root    string          `json:"root"`
+	Context string          `json:"context"`
+	Kind    string          `json:"kind"`
+	Source  string          `json:"source"`
+	Weight  int             `json:"weight"`
+	Call    string          `json:"call,omitempty"` // RUN/t1.c0, that wrote it first
+	Owners  []string        `json:"owners,omitempty"`
+	Text    string          `json:"text"`
+	Details json.RawMessage `json:"details"`
+	Links   memory.Links    `json:"links"`
+	SHA256  string          `json:"sha256"`
+}
+
+func viewOfNote(n memorydb.Note) (noteView, error) {
+	d, err := n.Digest()
+	v := noteView{
+		Note: n.Locus.String(), At: n.At, Root: n.Root, Context: n.Context, Kind: n.Kind, Source: n.Source, Weight: n.Weight(),
+		Owners: n.Owners, Text: n.Text, Details: n.Details, Links: n.Links, SHA256: d.String(),
+	}
+	if n.Run != (events.RunID{}) {
+		v.Call = n.Run.String() + "/" + n.Call.String()
+	}
+	return v, err
+}
+
+func (a *app) memoryListCommand() *cobra.Command {
+	var f memoryFlags
+	var filter memorydb.NoteFilter
+	var root, run string
+	var p page
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Lists what agents remember, newest first",
+		Example: `  ledgerctl memory list --tenant acme --root user:u-17
+  ledgerctl memory list --tenant acme --run 7W6X5Y -o jsonl`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := p.check(); err != nil {
+				return err
+			}
+			if c.Flags().Changed("root") {
+				filter.Root = &root
+			}
+			if p.after != "" {
+				var err error
+				if filter.Before, err = strconv.ParseInt(p.after, 10, 64); err != nil || filter.Before < 1 {
+					return usagef("--after %q: want the number that the last page said", p.after)
+				}
+			}
+			filter.Tenant, filter.Limit = f.tenant, p.limit+1
+			ctx := c.Context()
+			return a.withMemory(ctx, func(st ledger.Store, m *memorydb.Store) error {
+				if run != "" {
+					id, err := a.findRun(ctx, st, run)
+					if err != nil {
+						return err
+					}
+					filter.Run = id
+				}
+				all, err := m.Notes(ctx, filter)
+				if err != nil {
+					return err
+				}
+				return a.listNotes(c, args, f, all, p.limit)
+			})
+		},
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	f.add(c)
+	fs.StringVar(&root, "root", "", "root that notes belong to; '' for the host's own")
+	fs.StringVar(&filter.Owner, "owner", "", "owner that notes are kept for")
+	fs.StringVar(&filter.Context, "context", "", "context, such as person:ada")
+	fs.StringVar(&filter.Source, "source", "", "source, such as assistant")
+	fs.StringVar(&run, "run", "", "run that wrote them first")
+	p.add(c, "this number")
+	a.outputFlag(c, listFormats...)
+	return c
+}
+
+func (a *app) listNotes(c *cobra.Command, args []string, f memoryFlags, all []memorydb.Note, limit int) error {
+	all, cut := cutPage(all, limit)
+	views := make([]noteView, len(all))
+	for i, n := range all {
+		var err error
+		if views[i], err = viewOfNote(n); err != nil {
+			return err
+		}
+	}
+	if err := list(a, views, a.noteColumns(), "no such notes of tenant "+strconv.Quote(f.tenant)); err != nil || !cut {
+		return err
+	}
+	a.more(c, args, strconv.FormatInt(all[len(all)-1].ID, 10))
+	return nil
+}
+
+func (a *app) noteColumns() []column[noteView] {
+	return []column[noteView]{
+		{name: "note", keep: true, text: func(v noteView) string { return v.Note }},
+		{name: "age", right: true, only: true, drop: 2, text: func(v noteView) string { return a.age(v.At) }},
+		{name: "at", mixed: true, text: func(noteView) string { return "" }, raw: func(v noteView) string { return exact(v.At) }},
+		{name: "root", want: 16, text: func(v noteView) string { return v.Root }},
+		{name: "context", want: 16, text: func(v noteView) string { return v.Context }},
+		{name: "source", drop: 3, text: func(v noteView) string { return v.Source }},
+		{name: "weight", right: true, drop: 5, text: func(v noteView) string { return strconv.Itoa(v.Weight) }},
+		{name: "call", drop: 4, text: func(v noteView) string { return v.Call }},
+		{name: "text", want: 24, text: func(v noteView) string { return v.Text }},
+	}
+}
+
+func (a *app) memoryShowCommand() *cobra.Command {
+	var f memoryFlags
+	c := &cobra.Command{
+		Use:   "show NOTE",
+		Short: "Shows a note: its text, its links, and which call wrote it",
+		Example: `  ledgerctl memory show 01KF0Z7Q9V3T5W8X2Y4A6B0C1D --tenant acme
+  ledgerctl memory show 01KF0Z7Q9V3T5W8X2Y4A6B0C1D --tenant acme -o json | jq .links`,
+		Args: oneArg("a note"),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := a.parseNote(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withMemory(c.Context(), func(_ ledger.Store, m *memorydb.Store) error {
+				n, err := m.Note(c.Context(), f.tenant, id)
+				if err != nil {
+					return a.noNote(f, err)
+				}
+				v, err := viewOfNote(n)
+				if err != nil {
+					return err
+				}
+				if a.output != formatTable {
+					return a.json(v)
+				}
+				a.printNote(v)
+				return nil
+			})
+		},
+	}
+	f.add(c)
+	a.outputFlag(c, showFormats...)
+	return c
+}
+
+func (a *app) printNote(v noteView) {
+	call := v.Call
+	if call == "" {
+		call = "no call: the host's own, or of an earlier version"
+	} else {
+		call += " (" + a.command("calls", "show", v.Call) + ")"
+	}
+	root := v.Root
+	if root == "" {
+		root = "none: the host's own"
+	}
+	a.fields([]field{
+		{"note", v.Note},
+		{"kept", a.since(v.At)},
+		{"written by", call},
+		{"root", root},
+		{"owners", strings.Join(v.Owners, ", ")},
+		{"context", v.Context},
+		{"kind", v.Kind},
+		{"source", fmt.Sprintf("%s (weight %d of 100)", v.Source, v.Weight)},
+		{"extends", strings.Join(v.Links.Extends, ", ")},
+		{"related to", strings.Join(v.Links.RelatedTo, ", ")},
+		{"reinforces", strings.Join(v.Links.Reinforces, ", ")},
+		{"contradicts", strings.Join(v.Links.Contradicts, ", ")},
+		{"sha256", v.SHA256},
+	})
+	if string(v.Details) != "{}" {
+		a.block("details", v.Details)
+	}
+	fmt.Fprintln(a.out)
+	for line := range strings.Lines(v.Text) {
+		fmt.Fprintln(a.out, clean(strings.TrimRight(line, "\r\n")))
+	}
+}
