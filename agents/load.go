@@ -91,29 +91,52 @@ func escape(dir string) string {
 
 const fence = "---"
 
-// Parse reads the text of a file; name is what errors call it and becomes
-// [Agent.Path]. The error joins all faults, each a [*strictyaml.Fault] with
-// file, line, field and what to write instead.
-func (l Loader) Parse(name string, text []byte) (*Agent, error) {
+// Body is what stands below the front matter of a file, without white space around
+// it: the prompt. The error is a [*strictyaml.Fault], which calls the file name.
+func Body(name string, text []byte) (string, error) {
+	lines, end, err := split(name, text)
+	if err != nil {
+		return "", err
+	}
+	return body(lines, end), nil
+}
+
+func body(lines []string, end int) string {
+	return strings.TrimSpace(strings.Join(lines[end+1:], "\n"))
+}
+
+// split cuts a file into lines, and says which one ends the front matter.
+func split(name string, text []byte) (lines []string, end int, err error) {
 	fault := func(line int, format string, args ...any) error {
 		return &strictyaml.Fault{File: name, Line: line, Message: fmt.Sprintf(format, args...)}
 	}
 	if !utf8.Valid(text) {
-		return nil, fault(0, "not UTF-8 text; save it as UTF-8")
+		return nil, 0, fault(0, "not UTF-8 text; save it as UTF-8")
 	}
 	s := strings.ReplaceAll(strings.TrimPrefix(string(text), "\ufeff"), "\r\n", "\n")
-	lines := strings.Split(s, "\n")
+	lines = strings.Split(s, "\n")
 	if strings.TrimRight(lines[0], " \t") != fence {
-		return nil, fault(1, "no front matter; write a line %q, then the fields, then %q, then the prompt", fence, fence)
+		return nil, 0, fault(1, "no front matter; write a line %q, then the fields, then %q, then the prompt", fence, fence)
 	}
-	end := slices.IndexFunc(lines[1:], func(l string) bool { return strings.TrimRight(l, " \t") == fence }) + 1
+	end = slices.IndexFunc(lines[1:], func(l string) bool { return strings.TrimRight(l, " \t") == fence }) + 1
 	if end == 0 {
-		return nil, fault(1, "the front matter does not end; write a line %q below its fields", fence)
+		return nil, 0, fault(1, "the front matter does not end; write a line %q below its fields", fence)
+	}
+	return lines, end, nil
+}
+
+// Parse reads the text of a file; name is what errors call it and becomes
+// [Agent.Path]. The error joins all faults, each a [*strictyaml.Fault] with
+// file, line, field and what to write instead.
+func (l Loader) Parse(name string, text []byte) (*Agent, error) {
+	lines, end, err := split(name, text)
+	if err != nil {
+		return nil, err
 	}
 	f, m := strictyaml.Parse(name, []byte(strings.Join(lines[1:end], "\n")), 1)
 	a := l.read(m)
 	a.Path = name
-	a.Prompt = strings.TrimSpace(strings.Join(lines[end+1:], "\n"))
+	a.Prompt = body(lines, end)
 	if a.Prompt == "" {
 		f.Fault(end, "", "the prompt is empty; write below the front matter what the agent has to do")
 	}

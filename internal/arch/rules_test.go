@@ -68,8 +68,8 @@ var packages = map[string]string{
 
 	"loops/loopstest": "loops model model/scripted tools tools/bogus events redact internal/canonical",
 
-	"agents":     "loops model internal/strictyaml tools events redact internal/canonical",
-	"agents/...": "agents loops model internal/strictyaml tools events redact internal/canonical",
+	"agents":     "agents/... loops model internal/strictyaml tools events redact internal/canonical",
+	"agents/...": "agents agents/... loops model internal/strictyaml tools events redact internal/canonical",
 
 	"ledger":            "events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"ledger/sqlstore":   "ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
@@ -78,7 +78,7 @@ var packages = map[string]string{
 	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
 
-	"runtime":       "runtime/queue agents loops loops/singleshot loops/revise tools model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
+	"runtime":       "runtime/queue agents agents/... loops loops/singleshot loops/revise tools model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"runtime/queue": "ledger events redact internal/canonical internal/fault internal/telemetry",
 	// The parts as they ship, wired for whoever embeds Daybook; see docs/decisions/0005.
 	"runtime/system": "runtime runtime/queue ledger ledger/sqlstore ledger/postgres ledger/sqlite events events/jetstream model redact internal/embedded internal/fault",
