@@ -104,9 +104,9 @@ func (c *caller) outcome(ctx context.Context, k known, err error) (any, error) {
 	switch {
 	case k.raw != nil:
 		return c.answer(k.raw)
-	case errors.As(k.fault, &wire) && refusedCode(wire.Code):
+	case errors.As(k.fault, &wire) && (refusedCode(wire.Code) || doubtfulCode(wire.Code) && c.errorMeans == NoEffect):
 		return nil, tools.NoEffect(c.fault(Refused, "refused: %w", why))
-	case k.fault != nil && !refusedStatus(k.status):
+	case k.fault != nil && (wire != nil && doubtfulCode(wire.Code) || !refusedStatus(k.status)):
 		return nil, c.fault(ServerFault, "%w", why)
 	case k.status == http.StatusNotFound:
 		return nil, tools.NoEffect(c.fault(Refused, "refused: it knows nothing of the session any more, or has moved; the next call opens a new one"))
@@ -118,13 +118,17 @@ func (c *caller) outcome(ctx context.Context, k known, err error) (any, error) {
 	return nil, c.fault(Lost, "it was called, and there is no answer: %w", why)
 }
 
-// refusedCode reports whether the protocol says that nothing was done.
+// refusedCode reports whether an error of the protocol proves that nothing was
+// done: the message was not understood, or nobody was there to handle it.
 func refusedCode(code int64) bool {
-	switch code {
-	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams:
-		return true
-	}
-	return false
+	return code == jsonrpc.CodeParseError || code == jsonrpc.CodeMethodNotFound
+}
+
+// doubtfulCode reports whether a code reads like a refusal and is none: servers
+// use it for results of theirs that do not fit their outputSchema, when the work
+// is done, and gateways hand on whatever they got.
+func doubtfulCode(code int64) bool {
+	return code == jsonrpc.CodeInvalidRequest || code == jsonrpc.CodeInvalidParams
 }
 
 // refusedStatus reports whether a status of HTTP says so. 408 and 499 come from

@@ -79,8 +79,8 @@ type Server struct {
 	Optional bool
 }
 
-// ErrorMeaning says what a tool's word that it failed (isError) tells of a
-// destructive call.
+// ErrorMeaning says what a tool's word that it failed (isError, or the errors
+// -32600 and -32602 of the protocol) tells of a destructive call.
 type ErrorMeaning string
 
 // Meanings. Unset is unknown.
@@ -111,7 +111,8 @@ type Tool struct {
 	Price           int64 // micro-USD
 	Timeout         time.Duration
 	MaxOutput       int // bytes
-	// ErrorMeans is [Unknown] if empty.
+	// ErrorMeans is [Unknown] if empty. [NoEffect] does not hold for a tool with an
+	// outputSchema: servers call it a failure when the result does not fit it.
 	ErrorMeans ErrorMeaning
 	// Digest is that of the declaration that was reviewed, in hexadecimal, as
 	// [Servers.Tools] lists it. The server's must be the same. Empty means whatever

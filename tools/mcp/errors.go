@@ -9,7 +9,7 @@ type Reason string
 const (
 	Unavailable Reason = "unavailable" // it could not be started or reached, or has ended too often
 	Changed     Reason = "changed"     // the declaration is no longer the one that was pinned, or is gone
-	Refused     Reason = "refused"     // it was not sent, or the server refused it by the protocol, before doing anything
+	Refused     Reason = "refused"     // it was not sent, or the server refused it before doing anything
 
 	Failed        Reason = "failed"         // the tool said that it failed (isError)
 	Lost          Reason = "lost"           // it was sent, and there is no answer

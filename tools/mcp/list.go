@@ -193,11 +193,16 @@ func (s *server) tool(base string, d declaration) (Declared, error) {
 	if trust == "" {
 		trust = tools.External
 	}
+	means := host.ErrorMeans
+	if means == NoEffect && d.declaresOutput() {
+		means = Unknown
+		tightened = strings.TrimPrefix(tightened+"; error_means is no_effect here, and it has an outputSchema: a result that does not fit that is told as a failure when the work is done, so a failure is in doubt", "; ")
+	}
 	timeout := host.Timeout
 	if timeout == 0 {
 		timeout = s.cfg.CallTimeout
 	}
-	c := &caller{s: s, own: d.Name, digest: digest, errorMeans: host.ErrorMeans}
+	c := &caller{s: s, own: d.Name, digest: digest, errorMeans: means}
 	t, err := tools.Raw(tools.Definition{
 		Name: base, Description: s.describe(host, d), Effect: effect, Trust: trust,
 		Recovery: host.Recovery, Scope: host.Scope, Identity: host.Identity, Window: host.Window, Approval: host.Approval,
@@ -211,6 +216,11 @@ func (s *server) tool(base string, d declaration) (Declared, error) {
 		return Declared{}, err
 	}
 	return Declared{Tool: t, Server: s.cfg.Name, Name: d.Name, Digest: digest, Tightened: tightened}, nil
+}
+
+// declaresOutput reports whether the server may hold results against a schema.
+func (d *declaration) declaresOutput() bool {
+	return len(d.OutputSchema) > 0 && string(d.OutputSchema) != "null"
 }
 
 func schemaOf(raw json.RawMessage) json.RawMessage {

@@ -30,8 +30,8 @@ type Declared struct {
 	// Digest is that of the server's declaration: name, description, schemas and
 	// annotations. See [Tool.Digest].
 	Digest events.Hash
-	// Tightened says how the server's annotations made the host's declaration
-	// stricter; empty if they did not.
+	// Tightened says how what the server declares, annotations and outputSchema, made
+	// the host's declaration stricter; empty if it did not.
 	Tightened string
 }
 

@@ -104,16 +104,42 @@ func TestIsError(t *testing.T) {
 	})
 }
 
+// A tool with an outputSchema is told as failed when its result does not fit that,
+// after the work: no_effect is not believed of it, and that is told.
+func TestNoEffectIsNotBelievedOfShapedResults(t *testing.T) {
+	overEach(t, func(t *testing.T, p *place) {
+		s := p.open(map[string]mcp.Tool{"shaped": {ErrorMeans: mcp.NoEffect}})
+		for _, args := range []string{`{"id":"a"}`, `{"id":"b","how":"code"}`} {
+			if d, _ := p.try(s, "wild__shaped", args); d.State != tools.StateInDoubt {
+				t.Errorf("%s: %+v, want it in doubt", args, d)
+			}
+		}
+		if n := p.noted(mcptest.Executed); n != 2 {
+			t.Errorf("executed %d times, want 2", n)
+		}
+		told := false
+		for _, x := range s.Problems() {
+			told = told || x.Tool == "shaped" && strings.Contains(x.Text, "outputSchema")
+		}
+		if !told {
+			t.Errorf("problems: %v", s.Problems())
+		}
+	})
+}
+
 // Errors of the protocol: some say that nothing was done.
 func TestProtocolErrors(t *testing.T) {
 	overEach(t, func(t *testing.T, p *place) {
-		s := p.open(nil)
-		for how, want := range map[string]tools.State{
-			"-32700": tools.StateDone, "-32600": tools.StateDone, "-32601": tools.StateDone, "-32602": tools.StateDone,
-			"-32603": tools.StateInDoubt, "-32000": tools.StateInDoubt, "7": tools.StateInDoubt,
+		const doubt, done = tools.StateInDoubt, tools.StateDone
+		for means, codes := range map[mcp.ErrorMeaning]map[string]tools.State{
+			mcp.Unknown:  {"-32700": done, "-32601": done, "-32600": doubt, "-32602": doubt, "-32603": doubt, "-32000": doubt, "7": doubt},
+			mcp.NoEffect: {"-32700": done, "-32601": done, "-32600": done, "-32602": done, "-32603": doubt, "-32000": doubt, "7": doubt},
 		} {
-			if d, _ := p.try(s, "wild__code", `{"how":"`+how+`"}`); d.State != want {
-				t.Errorf("code %s: %+v, want state %d", how, d, want)
+			s := p.open(map[string]mcp.Tool{"code": {ErrorMeans: means}})
+			for how, want := range codes {
+				if d, _ := p.try(s, "wild__code", `{"how":"`+how+`"}`); d.State != want {
+					t.Errorf("%s, code %s: %+v, want state %d", means, how, d, want)
+				}
 			}
 		}
 	})

@@ -135,8 +135,10 @@ func (s *Server) tools() []object {
 		tool("code", "Answers with an error of the protocol.", nil),
 		tool("same-name", "One of two that are called the same.", nil),
 		tool("same.name", "The other.", nil),
+		tool("shaped", "Does the work, and its result does not fit what it declares.", nil),
 		tool("strange", "Has a schema that nobody can use.", nil),
 	}
+	all[len(all)-2]["outputSchema"] = object{"type": "object", "required": []string{"order"}}
 	all[len(all)-1]["inputSchema"] = object{"type": "object", "properties": object{"x": object{"$ref": "https://example.com/schema.json"}}}
 	return all
 }
@@ -268,6 +270,15 @@ func (s *Server) says(m message, c call, w wire, answer func(any)) {
 		}})
 	case "structured":
 		answer(json.RawMessage(`{"content":[{"type":"text","text":"an order"}],"structuredContent":{"order":9007199254740993}}`))
+	case "shaped":
+		s.Note(Executed, c.Arguments.ID)
+		if c.Arguments.How == "code" { // as older SDKs say it
+			w.send(message{ID: m.ID, Error: object{"code": -32602, "message": "Output validation error"}})
+			return
+		}
+		out := text("Output validation error")
+		out["isError"] = true
+		answer(out)
 	case "input":
 		if c.Arguments.How == "again" { // asks for nothing but the same call again
 			answer(object{"resultType": "input_required", "requestState": "x", "inputRequests": object{}})
