@@ -67,7 +67,7 @@ func (l *link) call(ctx context.Context, own string, in *tools.Invocation) (know
 	defer cancel(nil)
 	stop := context.AfterFunc(l.life, func() { cancel(context.Cause(l.life)) })
 	defer stop()
-	r := l.s.newReports(in.Progress)
+	r := l.s.newReports(func(text string, metadata any) { in.Progress(l.s.withhold(text), metadata) })
 	token := l.reporting(r)
 	x := &exchange{}
 	_, err := l.session.CallTool(withExchange(callCtx, x), params(own, token, in))
@@ -153,6 +153,10 @@ func (c *caller) answer(raw json.RawMessage) (any, error) {
 		return nil, c.fault(InputRequired, "it asks for input before it goes on, which it gets from nobody here")
 	}
 	text, links := r.text()
+	text = c.s.withhold(text)
+	for i, l := range links {
+		links[i] = source{c.s.withhold(l.Title), c.s.withhold(l.URL)}
+	}
 	if r.IsError {
 		if text == "" {
 			text = "it failed without saying why"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -20,7 +21,9 @@ import (
 type Config struct {
 	Servers []Server
 	// Secrets stands in for secret:// handles in environments and headers, such as
-	// a redact.Vault. Nil means that there may be none.
+	// a redact.Vault. Nil means that there may be none. What they stand for is
+	// registered with Redactor; what it refuses, such as a secret of less than 8
+	// bytes, is an error.
 	Secrets tools.Secrets
 	// Redactor is required: what servers say of themselves goes through it, as do
 	// errors, wherever they are shown.
@@ -46,13 +49,16 @@ type Server struct {
 	// Dir is where it runs; empty means where this process does.
 	Dir string
 	// Env is its environment beside PATH, HOME and LANG; nothing else is handed on.
-	// Values may hold secret:// handles.
+	// Values may hold secret:// handles; what is not in one is no secret, and what
+	// looks like one is refused.
 	Env map[string]string
 
 	// URL is the endpoint of a server that speaks streamable HTTP. Nothing outside
 	// its origin is asked. It may be private: no part of it comes from a model.
 	URL string
-	// Headers go with every request. Values may hold secret:// handles.
+	// Headers go with every request. Values may hold secret:// handles; what looks
+	// like a secret and is none is refused. None of them is seen again in what the
+	// server answers.
 	Headers map[string]string
 
 	// Only names the tools that are taken, by the server's own names. Empty means
@@ -152,7 +158,7 @@ func (c *Config) check() error {
 			errs = append(errs, fmt.Errorf("server %q is there twice: give one another name", s.Name))
 		}
 		seen[s.Name] = true
-		for _, err := range s.faults() {
+		for _, err := range append(s.faults(), s.plainSecrets(c.Redactor)...) {
 			errs = append(errs, fmt.Errorf("server %q: %w", s.Name, err))
 		}
 	}
@@ -160,6 +166,25 @@ func (c *Config) check() error {
 		return fmt.Errorf("mcp: %w", errors.Join(errs...))
 	}
 	return nil
+}
+
+// plainSecrets are the faults of values that are no handles, and that the redactor
+// takes for secrets.
+func (s *Server) plainSecrets(r *redact.Redactor) []error {
+	var errs []error
+	for _, in := range []struct {
+		what   string
+		values map[string]string
+	}{{"header", s.Headers}, {"variable", s.Env}} {
+		for _, name := range slices.Sorted(maps.Keys(in.values)) {
+			v := in.values[name]
+			told := secretName.MatchString(name) && !strings.Contains(v, handleMark) // by faults
+			if !told && looksSecret(r, name, v) {
+				errs = append(errs, fmt.Errorf("%s %q: there is what looks like a secret in it, which does not belong in here: write secret://NAME in its place, and give the host the secret of that name", in.what, name))
+			}
+		}
+	}
+	return errs
 }
 
 // Check says what is wrong with the server by itself, before it is opened; nil

@@ -44,6 +44,7 @@ func (l *link) overHTTP() (sdk.Transport, error) {
 			return nil, fmt.Errorf("header %s: %w", name, err)
 		}
 		header.Set(name, v)
+		l.s.hide(netguard.Credentials(name, v)...)
 	}
 	l.conn = &conn{l: l}
 	l.stop = func() error { return nil }

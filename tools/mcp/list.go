@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -186,6 +187,8 @@ func (s *server) tool(base string, d declaration) (Declared, error) {
 		return Declared{}, fmt.Errorf("its name would have more than %d letters: say as what (as: …)", maxToolName)
 	case len(d.InputSchema)+len(d.OutputSchema) > maxSchema:
 		return Declared{}, fmt.Errorf("its schemas have more than %d bytes", maxSchema)
+	case s.withhold(d.Name) != d.Name, s.withhold(string(d.InputSchema)) != string(d.InputSchema):
+		return Declared{}, errors.New("a credential of this server stands in its name or its schema, which models are shown")
 	case host.Digest != "" && host.Digest != digest.String():
 		return Declared{}, fmt.Errorf("its declaration has the digest %s, and not the one that was reviewed: look at it again", digest)
 	}

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/redact"
 )
 
 // Bounds of what is told of a server, in bytes.
@@ -31,6 +33,8 @@ type server struct {
 	life context.Context //nolint:containedctx // of the server, which has no caller
 	kill context.CancelCauseFunc
 
+	withheld atomic.Pointer[redact.Values] // nil for nothing
+
 	mu      sync.Mutex
 	closed  bool
 	link    *link
@@ -40,6 +44,7 @@ type server struct {
 	checked time.Time
 	stale   bool
 	pins    map[string]events.Hash // nil until it was opened
+	hidden  []string               // what withheld is made of
 	changed map[string]string      // own name → in what way it is not what was pinned
 }
 
@@ -54,7 +59,8 @@ func (s *server) fault(r Reason, format string, args ...any) *Error {
 	return &Error{Server: s.cfg.Name, Reason: r, text: s.clean(err.Error(), maxErrorText), err: err}
 }
 
-// clean makes a text of the server's fit to be shown: redacted, then cut.
+// clean makes a text of the server's fit to be shown: without its credentials,
+// redacted, then cut.
 func (s *server) clean(text string, limit int) string {
 	text = strings.Map(func(c rune) rune {
 		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
@@ -62,7 +68,7 @@ func (s *server) clean(text string, limit int) string {
 		}
 		return c
 	}, strings.ToValidUTF8(text, "\uFFFD"))
-	text = s.host.Redactor.String(text)
+	text = s.host.Redactor.String(s.withhold(text))
 	if len(text) > limit {
 		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}

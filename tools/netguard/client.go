@@ -65,7 +65,7 @@ func New(p Policy) (*Client, error) {
 			return nil, fmt.Errorf("network policy: header %q: its name or its value is not valid", h.Name)
 		}
 		c.headers = append(c.headers, hostHeader{r, h.Name, h.Value})
-		secrets = append(secrets, credentials(h.Name, h.Value)...)
+		secrets = append(secrets, Credentials(h.Name, h.Value)...)
 	}
 	c.withhold(secrets)
 	return c.open(p.Limits, p.Net)

@@ -45,7 +45,7 @@ func NewService(c ServiceConfig) (*Service, error) {
 			if !ValidHeader(name) || !validValue(v) {
 				return nil, fmt.Errorf("%s: the header %q, or what is in it, is not valid", c.Name, name)
 			}
-			secrets = append(secrets, credentials(name, v)...)
+			secrets = append(secrets, Credentials(name, v)...)
 		}
 	}
 	client.withhold(secrets)

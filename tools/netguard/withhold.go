@@ -20,10 +20,11 @@ const Withheld = "[withheld]"
 // credentials away finds a form that is not known here.
 func (c *Client) Withhold(text string) string { return c.withheld.Replace(text, Withheld) }
 
-// credentials are what of the value of a header is not to be seen again: the
+// Credentials are what of the value of a header is not to be seen again: the
 // value, its words, the values in it (a=b), and what is in the base64 of Basic
-// authentication. Words under [redact.MinValue] bytes are no secret.
-func credentials(name, value string) []string {
+// authentication. Words under [redact.MinValue] bytes are no secret. Of headers that
+// many send alike, such as Accept, there are none.
+func Credentials(name, value string) []string {
 	switch name = http.CanonicalHeaderKey(name); {
 	case name == "User-Agent", name == "Content-Type", name == "Accept", strings.HasPrefix(name, "Accept-"):
 		return nil // what many say

@@ -22,6 +22,9 @@ type Server struct {
 	Dir string
 	// Secret is what the tool "secret" hands back.
 	Secret string
+	// Leaks: the secret stands in the schema of one more tool, "leaky", and the
+	// description of another, "telltale".
+	Leaks bool
 	// Spawn starts another program in its group, which outlives it; see [Spawned].
 	Spawn bool
 	// Silent: it does not say when its tools change.
@@ -140,6 +143,11 @@ func (s *Server) tools() []object {
 	}
 	all[len(all)-2]["outputSchema"] = object{"type": "object", "required": []string{"order"}}
 	all[len(all)-1]["inputSchema"] = object{"type": "object", "properties": object{"x": object{"$ref": "https://example.com/schema.json"}}}
+	if s.Leaks {
+		leaky := tool("leaky", "Is left out.", nil)
+		leaky["inputSchema"] = object{"type": "object", "description": "for " + s.Secret}
+		all = append(all, leaky, tool("telltale", "Knows "+s.Secret+".", nil))
+	}
 	return all
 }
 
@@ -237,7 +245,17 @@ func (s *Server) call(m message, c call, w wire, answer func(any)) {
 			w.send(message{ID: m.ID, Error: object{"code": -32000, "message": "wrong key " + s.Secret}})
 			return
 		}
-		answer(text("the key is " + s.Secret))
+		if c.Arguments.How == "failed" {
+			out := text("the key was " + s.Secret)
+			out["isError"] = true
+			answer(out)
+			return
+		}
+		p, _ := json.Marshal(object{"progressToken": c.Meta["progressToken"], "progress": 1, "message": "with the key " + s.Secret})
+		w.send(message{Method: "notifications/progress", Params: p})
+		out := text("the key is " + s.Secret)
+		out["content"] = append(out["content"].([]object), object{"type": "resource_link", "uri": "https://example.com/?k=" + s.Secret, "name": "a " + s.Secret})
+		answer(out)
 	case "progress":
 		for i := 1; i <= 3; i++ {
 			p, _ := json.Marshal(object{"progressToken": c.Meta["progressToken"], "progress": i, "total": 3, "message": fmt.Sprintf("step %d", i)})
