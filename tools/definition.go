@@ -148,9 +148,10 @@ type Definition struct {
 	// told "unknown, do not retry".
 	InDoubtContinue bool
 
-	// Price is what one call costs at most, in micro-USD; zero means nothing. Where
-	// a budget counts it is reserved before the call. A tool that is no [Coster]
-	// is taken to have cost it.
+	// Price is what one call costs at most, in micro-USD. Where a budget counts it is
+	// reserved before the call. A tool that is no [Coster] is taken to have cost it.
+	// Zero means that nobody has said: nothing is reserved, and what a call cost is
+	// unmeasured unless the tool is a Coster.
 	Price int64
 
 	// Timeout bounds one execution. Zero means the dispatcher's default;
