@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/daybookhq/daybook/agents/prompt"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/canonical"
 )
@@ -54,6 +55,9 @@ type Agent struct {
 	Retry  Retry
 	Prompt string // without white space around it
 	Path   string // of the file; not part of the hash
+	// Layers are put upon Prompt by whoever runs the agent; package prompt composes
+	// them. They are not part of the hash: a run is bound to each by its digest.
+	Layers []prompt.Layer
 }
 
 // Group is a part of an agent's tools that belong to one subject. A conversation

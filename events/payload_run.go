@@ -112,6 +112,19 @@ type RunStarted struct {
 	Policy *Policy `json:"policy,omitempty"`
 	// Select is how many of Tools a model call is shown; 0 = all.
 	Select int `json:"select,omitempty"`
+	// PromptLayers are what the prompt was composed of, lowest first; nil = of the
+	// agent's own text alone.
+	PromptLayers []PromptLayer `json:"prompt_layers,omitempty"`
+}
+
+// PromptLayer is one layer of a composed prompt. The texts stand in the prompt.
+type PromptLayer struct {
+	ID     string `json:"id"`
+	Source string `json:"source"`
+	Mode   string `json:"mode"`
+	Digest Hash   `json:"digest"` // SHA-256 of its text, redacted
+	// Off is the ID of the layer that took this one out of the prompt; empty = it is in.
+	Off string `json:"off,omitempty"`
 }
 
 // Policy says what stands between a run's destructive calls and the world.

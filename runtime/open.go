@@ -156,7 +156,10 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
 	if err != nil {
 		return err
 	}
-	s.prompt = s.red.String(a.Prompt) // as whoever resumes will read it
+	layers, err := s.compose(a)
+	if err != nil {
+		return err
+	}
 	prompt, err := s.putBlob(ctx, "text/markdown", []byte(s.prompt))
 	if err != nil {
 		return err
@@ -165,7 +168,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
 	return s.Record(ctx, events.RunStarted{
 		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: a.Model,
 		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators, Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
-		Policy: s.policy.event(),
+		Policy: s.policy.event(), PromptLayers: layers,
 	})
 }
 

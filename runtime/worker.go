@@ -246,6 +246,9 @@ func NewWorker(cfg Config) (*Worker, error) {
 			}
 		}
 		errs = append(errs, checkApprove(a, cfg.Tools)...)
+		if _, err := compose(a); err != nil {
+			errs = append(errs, fmt.Errorf("agent %q: %w", a.Name, err))
+		}
 		if len(a.Groups) > 0 {
 			if _, err := w.bus(w.dispatcher(cfg.Redactor, "", a.Tools), a); err != nil {
 				errs = append(errs, fmt.Errorf("agent %q: groups: %w", a.Name, err))

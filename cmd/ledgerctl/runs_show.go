@@ -17,10 +17,12 @@ import (
 // runReport is all that is known of a run.
 type runReport struct {
 	runView
-	Events     []eventView `json:"events"`
-	ModelCalls []modelView `json:"model_calls"`
-	ToolCalls  []callView  `json:"tool_calls"`
-	Pending    []factView  `json:"pending"`
+	// Prompt are the layers that the prompt was composed of, lowest first.
+	Prompt     []events.PromptLayer `json:"prompt_layers,omitempty"`
+	Events     []eventView          `json:"events"`
+	ModelCalls []modelView          `json:"model_calls"`
+	ToolCalls  []callView           `json:"tool_calls"`
+	Pending    []factView           `json:"pending"`
 	// Related are the other attempts, the origin, children and forks of the run.
 	Related []relativeView `json:"related"`
 	cut     bool           // there are more events
@@ -86,6 +88,11 @@ func (a *app) runReport(ctx context.Context, st ledger.Store, s ledger.Summary, 
 		}
 		v, err := newEventView(e)
 		r.Events = append(r.Events, v)
+		if v.Type == events.TypeOf(events.RunStarted{}) {
+			if d, err := e.Decode(); err == nil { // else the timeline says that it cannot be read
+				r.Prompt = d.Data.(events.RunStarted).PromptLayers
+			}
+		}
 		return err
 	})
 	if err != nil && !errors.Is(err, errEnough) {
@@ -201,6 +208,12 @@ func (a *app) printReport(r runReport) error {
 			return err
 		}
 	}
+	if len(r.Prompt) > 0 {
+		a.section("prompt")
+		if err := table(a.out, a.term, r.Prompt, promptColumns()); err != nil {
+			return err
+		}
+	}
 	a.section("timeline")
 	if len(r.Events) == 0 {
 		fmt.Fprintln(a.out, "no events yet: no worker has taken the run")
@@ -228,6 +241,16 @@ func (a *app) printReport(r runReport) error {
 		})
 	}
 	return nil
+}
+
+func promptColumns() []column[events.PromptLayer] {
+	return []column[events.PromptLayer]{
+		{name: "layer", keep: true, text: func(l events.PromptLayer) string { return l.ID }},
+		{name: "source", keep: true, text: func(l events.PromptLayer) string { return l.Source }},
+		{name: "mode", keep: true, text: func(l events.PromptLayer) string { return l.Mode }},
+		{name: "digest", text: func(l events.PromptLayer) string { return shortKey(l.Digest) }},
+		{name: "taken out by", keep: true, text: func(l events.PromptLayer) string { return l.Off }},
+	}
 }
 
 func relatedColumns() []column[relativeView] {

@@ -33,7 +33,8 @@ func runSummary(p events.Payload) string {
 	case events.RunQueued:
 		return either(", ", "agent "+d.Agent, "key "+d.ClientKey, with("for ", d.Owner), "input "+string(d.Input))
 	case events.RunStarted:
-		return fmt.Sprintf("worker %s, model %s, loop %s v%d, %s", d.Worker, d.Model, d.Loop, d.LoopVersion, plural(int64(len(d.Tools)), "tool"))
+		s := fmt.Sprintf("worker %s, model %s, loop %s v%d, %s", d.Worker, d.Model, d.Loop, d.LoopVersion, plural(int64(len(d.Tools)), "tool"))
+		return either(", ", s, with("prompt of ", layerNames(d.PromptLayers)))
 	case events.RunResumed:
 		s := fmt.Sprintf("worker %s, epoch %d, goes on after seq %d", d.Worker, d.Epoch, d.BaseSeq)
 		if d.SetAside > 0 {
@@ -57,6 +58,17 @@ func runSummary(p events.Payload) string {
 	default:
 		return ""
 	}
+}
+
+// layerNames are the layers that are in a prompt.
+func layerNames(ls []events.PromptLayer) string {
+	var in []string
+	for _, l := range ls {
+		if l.Off == "" {
+			in = append(in, l.ID)
+		}
+	}
+	return strings.Join(in, " + ")
 }
 
 func with(before, s string) string {
