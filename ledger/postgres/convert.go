@@ -64,6 +64,11 @@ func argument(a any) (any, error) {
 			return []string{}, nil
 		}
 		return v, nil
+	case []int64:
+		if v == nil {
+			return []int64{}, nil
+		}
+		return v, nil
 	case []events.ID:
 		return list(v, func(x events.ID) any { return pgtype.UUID{Bytes: x, Valid: true} }), nil
 	case []events.RunID:

@@ -53,6 +53,12 @@ func argument(a any) (any, error) {
 		return v.String(), nil
 	case []string:
 		return list(v, func(s string) string { return s })
+	case []int64:
+		if v == nil {
+			return "[]", nil
+		}
+		b, err := json.Marshal(v)
+		return string(b), err
 	case []events.ID:
 		return list(v, func(id events.ID) string { return hex.EncodeToString(id[:]) })
 	case []events.RunID:

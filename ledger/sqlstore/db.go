@@ -32,7 +32,7 @@ type DB interface {
 // Arguments and scan destinations are Go values in both databases: time.Time,
 // events.ID, events.RunID, events.Hash, []byte, json.RawMessage, string and
 // string kinds, bool, ints, pointers to them for nullable numbers, and the
-// slices []string, []events.RunID, []events.ID, []events.Hash as one
+// slices []string, []int64, []events.RunID, []events.ID, []events.Hash as one
 // parameter. The zero time, id and hash, and empty json.RawMessage, are NULL,
 // both ways; an empty []byte or string is not.
 type Tx interface {

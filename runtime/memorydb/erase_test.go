@@ -151,6 +151,14 @@ func (t hookedTx) QueryRow(ctx context.Context, q string, args ...any) sqlstore.
 	return r
 }
 
+func (t hookedTx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
+	n, err := t.Tx.Exec(ctx, q, args...)
+	if err == nil && strings.Contains(q, t.d.text) {
+		t.d.once.Do(t.d.after)
+	}
+	return n, err
+}
+
 type hookedRow struct {
 	sqlstore.Row
 	d *hooked
@@ -162,6 +170,19 @@ func (r hookedRow) Scan(dest ...any) error {
 		r.d.once.Do(r.d.after)
 	}
 	return err
+}
+
+// waits returns when somebody waits for a lock, or true once done is closed.
+func waits(t *testing.T, st *sqlstore.Store, done <-chan struct{}) (ended bool) {
+	for count(t, st, `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.datname = current_database()
+		JOIN pg_stat_activity a ON a.pid = l.pid AND a.datid = d.oid WHERE NOT l.granted`) == 0 {
+		select {
+		case <-done: // it did not wait
+			return true
+		default:
+		}
+	}
+	return false
 }
 
 // TestEraseWaits: an erasure that comes in the middle of a writer waits for it:
@@ -193,14 +214,7 @@ func TestEraseWaits(t *testing.T) {
 					defer close(done)
 					_, erased = st.Erase(t.Context(), "a", "gone", "dpo")
 				}()
-				for count(t, st, `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.datname = current_database()
-					JOIN pg_stat_activity a ON a.pid = l.pid AND a.datid = d.oid WHERE NOT l.granted`) == 0 {
-					select {
-					case <-done: // it did not wait
-						return
-					default:
-					}
-				}
+				waits(t, st, done)
 			}}
 			m, err := memorydb.New(d, memorydb.Config{Redactor: r})
 			if err != nil {

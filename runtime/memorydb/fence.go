@@ -63,7 +63,7 @@ func open(ctx context.Context, tx sqlstore.Tx, scope memory.Scope) (fence, error
 	}
 	seen, err := follow(ctx, []string{scope.Root}, func(ctx context.Context, from []string) ([]string, error) {
 		s := f.statement()
-		return texts(ctx, tx, `SELECT from_context FROM memory_links WHERE tenant = $1 AND root = '' AND kind = 'extends' AND `+tx.In("to_context", s.add(from)), s)
+		return sources(ctx, tx, s, `tenant = $1 AND root = '' AND kind = 'extends' AND `+tx.In("to_context", s.add(from)))
 	}, -1)
 	if err != nil {
 		return f, fmt.Errorf("follow the host's links to %q: %w", scope.Root, err)
@@ -100,24 +100,27 @@ func follow(ctx context.Context, from []string, next func(context.Context, []str
 	return reached, nil
 }
 
-// texts runs a query for one column of text, and returns each once. DISTINCT
-// would have SQLite read the tenant's whole table in the order of its key.
+// sources are the contexts from which links lead that are as where says, each
+// once: many notes may have the same link. It reads one more than [follow]
+// allows, which then says so. DISTINCT of the bare column would have SQLite read
+// the tenant's whole table in the order of its key.
+func sources(ctx context.Context, tx sqlstore.Tx, s *statement, where string) ([]string, error) {
+	return texts(ctx, tx, `SELECT DISTINCT from_context || '' FROM memory_links WHERE `+where+` LIMIT `+s.param(maxReach+1), s)
+}
+
+// texts runs a query for one column of text.
 func texts(ctx context.Context, tx sqlstore.Tx, q string, s *statement) (all []string, err error) {
 	rows, err := tx.Query(ctx, q, s.args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	seen := map[string]bool{}
 	for rows.Next() {
 		var t string
 		if err := rows.Scan(&t); err != nil {
 			return nil, err
 		}
-		if !seen[t] {
-			seen[t] = true
-			all = append(all, t)
-		}
+		all = append(all, t)
 	}
 	return all, rows.Err()
 }

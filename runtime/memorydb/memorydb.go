@@ -23,6 +23,8 @@ import (
 // Bounds of what is kept, and of what one request returns.
 const (
 	maxBatch    = 1000     // events
+	maxRowsKept = 200_000  // rows of a batch, in all tables
+	maxBytes    = 16 << 20 // of the texts and details of a batch
 	maxText     = 64 << 10 // bytes of a note, of its details, and of a moment
 	maxID       = 512      // bytes of a context, and of a root
 	maxLabel    = 128      // bytes of a kind, a source, a stream
@@ -48,6 +50,12 @@ var ErrNotFound = errors.New("not found")
 
 // defaultNotes is Config.MaxNotes if it is zero.
 const defaultNotes = 100_000
+
+// ErrBatch is the error of a batch that is more than one transaction should
+// write: more than 1,000 notes, 16 MiB of texts and details, or 200,000 rows,
+// which are the notes and, for each context that a note is seen through, its
+// words and links.
+var ErrBatch = errors.New("too much for one batch: write smaller batches")
 
 // Config of a [Store].
 type Config struct {

@@ -12,7 +12,7 @@ import (
 
 // Moment is a moment that was kept.
 type Moment struct {
-	ID     int64 // grows
+	ID     int64 // grows: none shows up behind one that was read
 	Root   string
 	Owner  string
 	At     time.Time
@@ -50,6 +50,9 @@ func (s *Store) observe(ctx context.Context, scope memory.Scope, m memory.Moment
 		if err := enter(ctx, tx, scope); err != nil {
 			return err
 		}
+		if err := queue(ctx, tx, scope.Tenant); err != nil {
+			return err
+		}
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err
@@ -60,8 +63,23 @@ func (s *Store) observe(ctx context.Context, scope memory.Scope, m memory.Moment
 	})
 }
 
+// queue makes the moments of a tenant wait for each other until they are
+// committed. PostgreSQL gives ids before that: a reader would go on behind a
+// moment that it sees, and never see those with smaller ids that come later. The
+// row is that of the owner without a name, who is never erased.
+func queue(ctx context.Context, tx sqlstore.Tx, tenant string) error {
+	if err := tx.Later(ctx, "name the tenant", `INSERT INTO memory_owners (tenant, owner) VALUES ($1, '') ON CONFLICT (tenant, owner) DO NOTHING`, tenant); err != nil {
+		return err
+	}
+	var owner string
+	if err := tx.QueryRow(ctx, `SELECT owner FROM memory_owners WHERE tenant = $1 AND owner = '' FOR UPDATE`, tenant).Scan(&owner); err != nil {
+		return fmt.Errorf("wait for other moments: %w", err)
+	}
+	return nil
+}
+
 // Moments returns the moments of a tenant after one of them, at most limit, the
-// oldest first. It is for the host that makes notes of them.
+// oldest first; what is kept later has a greater id than all of them. It is for the host that makes notes of them.
 func (s *Store) Moments(ctx context.Context, tenant string, after int64, limit int) (all []Moment, err error) {
 	err = s.db.Read(ctx, func(ctx context.Context, tx sqlstore.Tx) error {
 		all = nil
@@ -86,11 +104,11 @@ func (s *Store) Moments(ctx context.Context, tenant string, after int64, limit i
 	return all, nil
 }
 
-// Forget deletes the moments of a tenant up to one of them, which whoever made
-// notes of them does not need any more, and returns how many.
-func (s *Store) Forget(ctx context.Context, tenant string, upTo int64) (n int64, err error) {
+// Forget deletes moments of a tenant by their ids, which whoever made notes of
+// them does not need any more, and returns how many were there.
+func (s *Store) Forget(ctx context.Context, tenant string, ids []int64) (n int64, err error) {
 	err = s.db.Write(ctx, func(ctx context.Context, tx sqlstore.Tx) error {
-		n, err = tx.Exec(ctx, `DELETE FROM memory_moments WHERE tenant = $1 AND id <= $2`, tenant, upTo)
+		n, err = tx.Exec(ctx, `DELETE FROM memory_moments WHERE tenant = $1 AND `+tx.In("id", 2), tenant, ids)
 		return err
 	})
 	if err != nil {

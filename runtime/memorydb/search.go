@@ -135,7 +135,7 @@ func (f fence) match(ctx context.Context, tx sqlstore.Tx, q search, asked []stri
 func (f fence) leadTo(ctx context.Context, tx sqlstore.Tx, ids []string) ([]string, error) {
 	reached, err := follow(ctx, ids, func(ctx context.Context, to []string) ([]string, error) {
 		s := f.statement()
-		return texts(ctx, tx, `SELECT from_context FROM memory_links WHERE tenant = $1 AND `+tx.In("to_context", s.add(to))+f.within(tx, s, "gate", len(to)), s)
+		return sources(ctx, tx, s, `tenant = $1 AND `+tx.In("to_context", s.add(to))+f.within(tx, s, "gate", len(to)))
 	}, -1)
 	if err != nil {
 		return nil, fmt.Errorf("follow links: %w", err)

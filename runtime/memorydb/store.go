@@ -36,6 +36,9 @@ type note struct {
 	fresh   bool // it was not there before
 }
 
+// rows are what the note takes in all tables, with its own and its holder's.
+func (n *note) rows() int { return 2 + len(n.gates)*(1+len(n.words)+len(linksOf(n.links))) }
+
 type link struct{ kind, to string }
 
 // linksOf are the links of a note: extends, related_to, reinforces, contradicts.
@@ -60,16 +63,22 @@ func linksOf(l memory.Links) []link {
 // StoreEvents implements [memory.Writer]. It keeps all of a batch or nothing, and
 // returns once it is durable. Of events with a key, what the tenant has under it
 // stays. An error that wraps ledger.ErrUnavailable leaves open whether they are
-// kept; with keys it is safe to try again. Errors: [ErrErased], [ErrFull].
+// kept; with keys it is safe to try again. Errors: [ErrErased], [ErrFull], [ErrBatch].
 func (s *Store) StoreEvents(ctx context.Context, scope memory.Scope, batch []memory.Event) (memory.Stored, error) {
 	if len(batch) > maxBatch {
-		return memory.Stored{}, fmt.Errorf("store events: a batch of %d, at most %d are allowed", len(batch), maxBatch)
+		return memory.Stored{}, fmt.Errorf("store events: %d events, at most %d are allowed: %w", len(batch), maxBatch, ErrBatch)
 	}
 	notes := make([]*note, len(batch))
+	var rows, bytes int
 	for i, e := range batch {
 		var err error
 		if notes[i], err = s.prepare(scope, e); err != nil {
 			return memory.Stored{}, s.cfg.Redactor.Error(fmt.Errorf("store events: event %d: %w", i, err))
+		}
+		rows += notes[i].rows()
+		bytes += len(notes[i].text) + len(notes[i].details)
+		if rows > maxRowsKept || bytes > maxBytes {
+			return memory.Stored{}, fmt.Errorf("store events: %d rows of %d bytes up to event %d of %d, at most %d and %d are allowed: %w", rows, bytes, i+1, len(batch), maxRowsKept, maxBytes, ErrBatch)
 		}
 	}
 	if err := s.checkScope(scope); err != nil {
@@ -177,6 +186,9 @@ func (s *Store) prepare(scope memory.Scope, e memory.Event) (*note, error) {
 	n.words = words(memory.NoteTokens(n.text, n.context))
 	if len(n.gates)*len(n.words) > maxPostings {
 		return nil, fmt.Errorf("%d words in %d contexts that it extends are too many: write several notes", len(n.words), len(n.gates))
+	}
+	if n.rows() > maxRowsKept {
+		return nil, fmt.Errorf("%d links in %d contexts that it extends are too many: write several notes", len(linksOf(n.links)), len(n.gates))
 	}
 	return n, nil
 }

@@ -387,7 +387,7 @@ func TestEveryStatementNamesTheTenant(t *testing.T) {
 	if _, err := m.Moments(t.Context(), "a", 0, 10); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Forget(t.Context(), "a", 1); err != nil {
+	if _, err := m.Forget(t.Context(), "a", []int64{1}); err != nil {
 		t.Fatal(err)
 	}
 	table := regexp.MustCompile(`(?:FROM|JOIN|UPDATE) memory_\w+`)
@@ -442,7 +442,7 @@ func TestMoments(t *testing.T) {
 		if err != nil || len(page) != 2 || string(page[1].Moment.Payload) != `{"n":2}` || page[1].Owner != "ada" || page[1].Root != "r:r" || page[1].Moment.Stream != "chat" || page[1].At.IsZero() {
 			t.Fatalf("%+v, %v", page, err)
 		}
-		if n, err := m.Forget(t.Context(), "a", page[1].ID); n != 2 || err != nil {
+		if n, err := m.Forget(t.Context(), "a", []int64{page[0].ID, page[1].ID, page[1].ID + 1}); n != 2 || err != nil {
 			t.Errorf("forgot %d, %v", n, err)
 		}
 		if page, err = m.Moments(t.Context(), "a", 0, 10); err != nil || len(page) != 1 || string(page[0].Moment.Payload) != `{"n":4}` {
