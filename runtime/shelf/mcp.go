@@ -76,7 +76,16 @@ func (s *Shelf) Connect(ctx context.Context, r *redact.Redactor, secrets tools.S
 	if err != nil {
 		return nil, fmt.Errorf("open MCP servers: %w", err)
 	}
-	s.closers = append(s.closers, func(context.Context) error { return open.Close() })
+	s.closers = append(s.closers, func(ctx context.Context) error {
+		done := make(chan error, 1)
+		go func() { done <- open.Close() }() // which is bounded too
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("close MCP servers: %w", context.Cause(ctx))
+		}
+	})
 	for _, d := range open.Declared() {
 		s.items = append(s.items, Item{Definition: d.Definition(), Origin: MCP, Server: d.Server, Digest: d.Digest, tool: d.Tool})
 	}

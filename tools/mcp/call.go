@@ -69,13 +69,16 @@ func (l *link) call(ctx context.Context, own string, in *tools.Invocation) (know
 	defer stop()
 	r := l.s.newReports(func(text string, metadata any) { in.Progress(l.s.withhold(text), metadata) })
 	token := l.reporting(r)
-	x := &exchange{}
+	x := &exchange{giveUp: cancel}
 	_, err := l.session.CallTool(withExchange(callCtx, x), params(own, token, in))
+	if ctx.Err() == nil && callCtx.Err() != nil {
+		err = context.Cause(callCtx)
+	}
 	l.conn.forget(x)
 	l.reportedAll(token)
 	r.settle()
 	k := x.state()
-	if k.raw == nil && k.fault == nil && k.sent && ctx.Err() != nil {
+	if k.raw == nil && k.fault == nil && k.sent && ctx.Err() != nil || k.status == http.StatusBadRequest { // which some mean for: no such session
 		l.suspect.Store(true)
 	}
 	return k, err

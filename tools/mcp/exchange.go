@@ -12,10 +12,14 @@ import (
 
 // exchange is one request with what is known of it. It travels in the context.
 type exchange struct {
+	giveUp context.CancelCauseFunc // ends this request alone; nil if nobody may
+
 	mu     sync.Mutex
 	id     jsonrpc.ID
 	begun  bool
 	posted bool
+	resume string // the event that the rest of the answer was asked for after, last
+	tries  int    // how often, after that one
 	known  known
 }
 
@@ -64,6 +68,35 @@ func (x *exchange) request() (jsonrpc.ID, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.id, x.begun
+}
+
+// unsent takes back that it was sent. Nil does nothing.
+func (x *exchange) unsent() {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	x.known.sent = false
+	x.mu.Unlock()
+}
+
+// resumed counts that the rest of the answer is asked for after an event, and
+// reports whether it still may be.
+func (x *exchange) resumed(event string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if event != x.resume {
+		x.resume, x.tries = event, 0
+	}
+	x.tries++
+	return x.tries <= resumes
+}
+
+// last reports whether it may not be asked for again.
+func (x *exchange) last() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.tries >= resumes
 }
 
 func (x *exchange) reached() {

@@ -73,11 +73,9 @@ type roundTrip struct {
 
 // RoundTrip sends r.
 func (t *roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
-	var x *exchange
-	if r.Method == http.MethodPost {
-		if x = exchangeOf(r.Context()); x != nil && !x.post() {
-			return nil, errTwice
-		}
+	x := exchangeOf(r.Context())
+	if x != nil && r.Method == http.MethodPost && !x.post() {
+		return nil, errTwice
 	}
 	r = r.Clone(r.Context())
 	for name, v := range t.header {
@@ -86,6 +84,9 @@ func (t *roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	if v, ok := t.l.version.Load().(string); ok && r.Header.Get(versionHeader) == "" {
 		r.Header.Set(versionHeader, v)
 	}
+	if x != nil && r.Method != http.MethodPost {
+		return t.rest(r, x)
+	}
 	resp, err := t.guard.RoundTrip(r)
 	if err != nil {
 		if e := (*netguard.Error)(nil); x != nil && (!errors.As(err, &e) || e.Sent) {
@@ -93,12 +94,50 @@ func (t *roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	if resp.StatusCode == http.StatusNotFound && r.Header.Get(sessionHeader) != "" {
+		// The session is gone. With an error of the protocol in it the SDK would take
+		// it for a word about this one message, and keep the session.
+		_ = resp.Body.Close()
+		resp.Body = http.NoBody
+	}
 	if x == nil {
 		resp.Body = &limited{ReadCloser: resp.Body, left: maxMessage}
 		return resp, nil
 	}
 	x.statusIs(resp.StatusCode)
 	return answerOf(r, resp, x)
+}
+
+var errNoRest = errors.New("the answer broke off, and its rest is not to be had")
+
+// rest asks for the rest of a call's answer. What goes wrong with it ends that
+// call alone: the SDK would end the session, and all other calls with it.
+func (t *roundTrip) rest(r *http.Request, x *exchange) (*http.Response, error) {
+	give := func(err error) (*http.Response, error) {
+		if x.giveUp == nil {
+			return nil, err
+		}
+		x.giveUp(err)
+		<-r.Context().Done()
+		return nil, err
+	}
+	if !x.resumed(r.Header.Get("Last-Event-Id")) {
+		return give(errNoRest)
+	}
+	resp, err := t.guard.RoundTrip(r)
+	if err != nil {
+		if x.last() {
+			return give(fmt.Errorf("%w: %w", errNoRest, err))
+		}
+		return nil, err
+	}
+	typ, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	if resp.StatusCode != http.StatusOK || !strings.EqualFold(strings.TrimSpace(typ), "text/event-stream") {
+		_ = resp.Body.Close()
+		return give(fmt.Errorf("%w: %s", errNoRest, statusText(resp.StatusCode)))
+	}
+	resp.Body = &limited{ReadCloser: resp.Body, left: 4 * maxMessage}
+	return resp, nil
 }
 
 // answerOf looks at the answer to a call before the SDK does.

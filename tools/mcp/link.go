@@ -26,6 +26,11 @@ const (
 	settling = 3 * time.Second
 	// maxLastWords bounds what is told of a program's standard error, in bytes.
 	maxLastWords = 1 << 10
+	// asideTimeout bounds a message that is no call, such as an answer to what a
+	// server asked: nobody waits for it, and the SDK would for ever.
+	asideTimeout = 10 * time.Second
+	// closing is how long a session may take to close, and then a server.
+	closing = 8 * time.Second
 	// maxAsks bounds what a server may ask of us and has not been answered.
 	maxAsks = 64
 
@@ -49,7 +54,9 @@ type link struct {
 	stop    func() error  // ends what carries it, and waits; may be called twice
 	gone    chan struct{} // closed when all of it has ended
 	calls   atomic.Int64  // under way
-	suspect atomic.Bool   // a call was not answered in time
+	suspect atomic.Bool   // something was not answered as it should have been
+	missed  atomic.Int64  // lists in a row that were not answered in time
+	probe   chan struct{} // closed when a ping that is under way has come to an end; its server's busy guards it
 	version atomic.Value  // of the protocol, a string; for HTTP
 
 	mu       sync.Mutex
@@ -133,16 +140,50 @@ func (l *link) over() bool {
 
 func (l *link) release() { l.calls.Add(-1) }
 
-// end ends the link. Calls under way come back at once.
+// end ends the link, within bounds. Calls under way come back at once.
 func (l *link) end(why error) {
 	l.finish(why)
 	_ = l.stop()
-	_ = l.session.Close()
+	done := make(chan struct{})
+	l.s.wg.Go(func() {
+		defer close(done)
+		_ = l.session.Close() // waits for whatever is under way
+	})
+	t := time.NewTimer(closing)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+		_ = l.conn.Connection.Close()
+	}
+}
+
+// probed ends a link whose server does not answer a ping. The ping goes on when
+// ctx has ended, so that callers in a hurry do not keep a dead server alive.
+func (l *link) probed(ctx context.Context) error {
+	if l.probe == nil {
+		l.probe = make(chan struct{})
+		l.s.wg.Go(func() {
+			defer close(l.probe)
+			if l.answers() {
+				return
+			}
+			l.s.host.Logger.Warn("an MCP server does not answer any more: it is ended", "server", l.s.cfg.Name)
+			l.end(errors.New("it did not answer a ping"))
+		})
+	}
+	select {
+	case <-l.probe:
+		l.probe = nil
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // answers reports whether the server still does.
-func (l *link) answers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, min(pingTimeout, l.s.cfg.startTimeout()))
+func (l *link) answers() bool {
+	ctx, cancel := context.WithTimeout(l.life, min(pingTimeout, l.s.cfg.startTimeout()))
 	defer cancel()
 	ok := l.session.Ping(ctx, nil) == nil
 	if ok {
@@ -172,8 +213,9 @@ func (t *transport) Connect(ctx context.Context) (sdk.Connection, error) {
 type conn struct {
 	sdk.Connection
 	l       *link
-	carries any  // *program, or nil
-	sends   bool // Write sends at once; over HTTP the round trip knows better
+	carries any           // *program, or nil
+	sends   bool          // Write sends at once; over HTTP the round trip knows better
+	turn    chan struct{} // holds one while a program is written to
 
 	mu      sync.Mutex
 	pending map[jsonrpc.ID]*exchange
@@ -191,11 +233,19 @@ func (c *conn) carrier() any {
 func (c *conn) Write(ctx context.Context, m jsonrpc.Message) error {
 	switch m := m.(type) {
 	case *jsonrpc.Response:
+		err := c.aside(ctx, m)
 		c.mu.Lock()
 		c.asks--
 		c.mu.Unlock()
+		if c.l.life.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			return nil // it asked, and does not take the answer: other calls have nothing to do with it
+		}
+		return err
 	case *jsonrpc.Request:
-		if x := exchangeOf(ctx); x != nil && m.IsCall() {
+		if !m.IsCall() {
+			return c.aside(ctx, m)
+		}
+		if x := exchangeOf(ctx); x != nil {
 			if ctx.Err() != nil {
 				return ctx.Err() // and nothing was sent
 			}
@@ -208,11 +258,48 @@ func (c *conn) Write(ctx context.Context, m jsonrpc.Message) error {
 			}
 			c.pending[m.ID] = x
 			c.mu.Unlock()
-		} else {
-			ctx = withExchange(ctx, nil) // that a call was called off is a message of its own
+			return c.pass(ctx, m, x)
 		}
 	}
-	return c.Connection.Write(ctx, m)
+	return c.pass(ctx, m, nil)
+}
+
+// aside sends what nobody waits for: an answer of ours, or a notification, such
+// as that a call was called off. It is bounded, and does not outlive the link.
+func (c *conn) aside(ctx context.Context, m jsonrpc.Message) error {
+	ctx, cancel := context.WithTimeout(withExchange(ctx, nil), asideTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.l.life, cancel)()
+	return c.pass(ctx, m, nil)
+}
+
+// pass hands a message to what carries it. A program gets one at a time, for as
+// long as ctx goes. What it has only a part of it cannot act upon: it was not
+// sent, and nothing can be sent after it.
+func (c *conn) pass(ctx context.Context, m jsonrpc.Message, x *exchange) error {
+	p, ok := c.carries.(*program)
+	if !ok {
+		return c.Connection.Write(ctx, m)
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		x.unsent()
+		return ctx.Err()
+	}
+	n, of, err := p.during(ctx, func() error { return c.Connection.Write(ctx, m) })
+	switch {
+	case err == nil, n > 0 && n >= of-1: // without its line break it is whole
+		return err
+	case n > 0:
+		c.broken(true)
+	}
+	x.unsent()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 // Read returns the next message that the SDK is to see.
@@ -244,6 +331,9 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			c.mu.Unlock()
 			if x != nil {
 				x.answered(m)
+				if m.Error == nil {
+					m.Result = json.RawMessage("{}") // nobody reads there what was kept, and it may be built to be costly
+				}
 			}
 		}
 		return m, nil

@@ -59,8 +59,10 @@ func (d *declaration) digest() (events.Hash, error) {
 func (l *link) list(ctx context.Context) ([]declaration, error) {
 	var all []declaration
 	var cursor string
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	for range maxPages {
-		x := &exchange{}
+		x := &exchange{giveUp: cancel}
 		_, err := l.session.ListTools(withExchange(ctx, x), &sdk.ListToolsParams{Cursor: cursor})
 		l.conn.forget(x)
 		a := x.state()

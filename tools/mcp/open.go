@@ -124,15 +124,17 @@ func (s *Servers) Definitions() []*tools.Definition {
 func (s *Servers) Problems() []Problem { return slices.Clone(s.problems) }
 
 // Close ends all servers and waits for them: programs are asked to end, and then
-// killed with whatever they had started. Calls that are under way fail. Nothing
-// is started afterwards.
+// killed with what is in their process groups. Calls that are under way fail.
+// Nothing is started afterwards. It takes some twenty seconds at most; an error
+// names what has not ended by then.
 func (s *Servers) Close() error {
+	errs := make([]error, len(s.servers))
 	var wg sync.WaitGroup
-	for _, x := range s.servers {
-		wg.Go(x.close)
+	for i, x := range s.servers {
+		wg.Go(func() { errs[i] = x.close() })
 	}
 	wg.Wait()
-	return nil
+	return errors.Join(errs...)
 }
 
 // opening is what came of opening one server.

@@ -3,6 +3,7 @@ package mcp
 import (
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,11 +26,12 @@ type report struct {
 type reports struct {
 	ch   chan report
 	done chan struct{}
+	late atomic.Bool // the call has its outcome: what comes now is dropped
 }
 
-// newReports starts it; the server's Close waits for it.
+// newReports starts it; the server's Close waits for it, within its bounds.
 func (s *server) newReports(to func(text string, metadata any)) *reports {
-	r := &reports{make(chan report, maxQueuedReports), make(chan struct{})}
+	r := &reports{ch: make(chan report, maxQueuedReports), done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed { // nobody would wait for it
@@ -39,7 +41,9 @@ func (s *server) newReports(to func(text string, metadata any)) *reports {
 	s.wg.Go(func() {
 		defer close(r.done)
 		for p := range r.ch {
-			to(p.text(), p.metadata())
+			if !r.late.Load() {
+				to(p.text(), p.metadata())
+			}
 		}
 	})
 	return r
@@ -59,6 +63,7 @@ func (r *reports) settle() {
 	select {
 	case <-r.done:
 	case <-t.C:
+		r.late.Store(true)
 	}
 }
 

@@ -98,7 +98,7 @@ func (s *server) acquire(ctx context.Context) (*link, error) {
 			l.calls.Add(1)
 			return l, nil
 		}
-		if try == 2 || !l.over() || ctx.Err() != nil {
+		if try == 2 || ctx.Err() != nil || !l.suspect.Load() && !l.over() {
 			return nil, err
 		}
 	}
@@ -107,10 +107,11 @@ func (s *server) acquire(ctx context.Context) (*link, error) {
 // up returns a link that is up, as far as anybody knows.
 func (s *server) up(ctx context.Context) (*link, error) {
 	l := s.current()
-	if l != nil && l.suspect.Load() && l.calls.Load() == 0 && !l.answers(ctx) {
-		s.host.Logger.Warn("an MCP server does not answer any more: it is ended", "server", s.cfg.Name)
-		l.end(errors.New("it did not answer a ping"))
-		l = nil
+	if l != nil && l.suspect.Load() && l.calls.Load() == 0 {
+		if err := l.probed(ctx); err != nil {
+			return nil, err
+		}
+		l = s.current()
 	}
 	if l == nil {
 		return s.start(ctx)
@@ -204,6 +205,16 @@ func (s *server) check(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.startTimeout(), fmt.Errorf("it did not say what tools it has within %v", s.cfg.startTimeout()))
 	defer cancel()
 	list, err := l.list(ctx)
+	switch {
+	case err == nil:
+		l.missed.Store(0)
+	case l.life.Err() == nil && !errors.Is(ctx.Err(), context.Canceled):
+		l.suspect.Store(true)
+		// It answers pings, and says twice nothing of its tools, with nothing else to do.
+		if ctx.Err() != nil && l.calls.Load() == 0 && l.missed.Add(1) >= 2 {
+			l.end(errors.New("it did not say what tools it has"))
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -281,7 +292,7 @@ func (s *server) listChanged() {
 }
 
 // close ends the server for good.
-func (s *server) close() {
+func (s *server) close() error {
 	s.kill(errClosed)
 	s.busy <- struct{}{} // whoever starts it has given up, or is through
 	defer func() { <-s.busy }()
@@ -291,7 +302,15 @@ func (s *server) close() {
 	s.mu.Unlock()
 	if l != nil {
 		l.end(errClosed)
-		<-l.gone
 	}
-	s.wg.Wait()
+	done := make(chan struct{})
+	go func() { s.wg.Wait(); close(done) }()
+	t := time.NewTimer(closing)
+	defer t.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-t.C:
+		return s.fault(Unavailable, "it was told to end, and something of it is still there after %v", closing)
+	}
 }

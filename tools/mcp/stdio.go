@@ -22,8 +22,6 @@ import (
 const (
 	// endGrace is how long a program may take to end after its input was closed.
 	endGrace = 2 * time.Second
-	// writeTimeout bounds a message to a program that does not read.
-	writeTimeout = 10 * time.Second
 	// leftovers is how long the output of a program that has ended is read for what
 	// is still in it: somebody else may hold it open.
 	leftovers = time.Second
@@ -40,6 +38,7 @@ type program struct {
 	stderr  *tail
 	ended   chan struct{}
 	endOnce sync.Once
+	n, of   int // what was written of the last message; its conn's turn guards it
 }
 
 // overStdio starts the program and returns the transport to it.
@@ -48,7 +47,7 @@ func (l *link) overStdio() (sdk.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.conn = &conn{l: l, carries: p, sends: true}
+	l.conn = &conn{l: l, carries: p, sends: true, turn: make(chan struct{}, 1)}
 	l.stop = p.end
 	return &sdk.IOTransport{Reader: reading{p}, Writer: writing{p}, MaxLineLength: maxMessage}, nil
 }
@@ -117,6 +116,25 @@ func (p *program) end() error {
 	return nil
 }
 
+// during runs write, whose writing to the program ends when ctx does, and returns
+// how much of how much was written.
+func (p *program) during(ctx context.Context, write func() error) (n, of int, err error) {
+	p.n, p.of = 0, 0
+	if err := p.in.SetWriteDeadline(time.Time{}); err != nil {
+		return 0, 1, err
+	}
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		_ = p.in.SetWriteDeadline(time.Unix(1, 0)) // closed, it is over anyway
+	})
+	err = write()
+	if !stop() {
+		<-over
+	}
+	return p.n, max(p.of, 1), err
+}
+
 // reading and writing are the two halves as the SDK wants them.
 type reading struct{ p *program }
 
@@ -129,10 +147,9 @@ func (r reading) Close() error {
 type writing struct{ p *program }
 
 func (w writing) Write(b []byte) (int, error) {
-	if err := w.p.in.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
-	}
-	return w.p.in.Write(b)
+	n, err := w.p.in.Write(b)
+	w.p.n, w.p.of = n, len(b)
+	return n, err
 }
 
 func (w writing) Close() error { return nil } // reading's Close has closed it

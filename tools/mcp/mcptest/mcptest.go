@@ -27,6 +27,8 @@ type Server struct {
 	Leaks bool
 	// Spawn starts another program in its group, which outlives it; see [Spawned].
 	Spawn bool
+	// Ungrateful: over HTTP it asks, and never takes the answer.
+	Ungrateful bool
 	// Silent: it does not say when its tools change.
 	Silent bool
 
@@ -35,6 +37,8 @@ type Server struct {
 	session  int
 	status   int // of the answer to the next call, over HTTP; 0 for its own
 	location string
+	gone     int    // the status of an answer to a session that it does not know; 0 for 404
+	goneBody string // with %s for the request's id
 	released chan struct{}
 }
 
@@ -46,6 +50,8 @@ const (
 	Ended     = "ended"     // the program saw the end of its input
 	Called    = "called"    // a call came in: its name
 	Spawned   = "spawned"   // another program was started: its process id
+	Answered  = "answered"  // somebody answered what it had asked
+	Resume    = "resume"    // noted by the test: "pause" goes on
 )
 
 // Note writes an event down.
@@ -138,6 +144,10 @@ func (s *Server) tools() []object {
 		tool("code", "Answers with an error of the protocol.", nil),
 		tool("same-name", "One of two that are called the same.", nil),
 		tool("same.name", "The other.", nil),
+		tool("ask", "Asks whether anybody is there.", nil),
+		tool("deafen", "Answers, and is deaf from then on.", nil),
+		tool("pause", "Does nothing until it is told to go on, and reads nothing meanwhile.", nil),
+		tool("break", "Does the work, and its answer breaks off; over HTTP.", nil),
 		tool("shaped", "Does the work, and its result does not fit what it declares.", nil),
 		tool("strange", "Has a schema that nobody can use.", nil),
 	}
@@ -185,6 +195,7 @@ func (s *Server) handle(m message, w wire) {
 	case "notifications/cancelled":
 		s.Note(Cancelled, string(m.Params))
 	case "":
+		s.Note(Answered, string(m.ID))
 	default:
 		if m.ID != nil {
 			w.send(message{ID: m.ID, Error: object{"code": -32601, "message": "no such method"}})
@@ -262,8 +273,27 @@ func (s *Server) call(m message, c call, w wire, answer func(any)) {
 			w.send(message{Method: "notifications/progress", Params: p})
 		}
 		answer(text("done"))
+	case "ask":
+		w.send(message{ID: json.RawMessage(`"ask"`), Method: "ping"})
+		answer(text("asked"))
+	case "deafen":
+		answer(text("deaf"))
+		s.pause("never")
+	case "pause":
+		s.pause(Resume)
+		answer(text("went on"))
+	case "break":
+		s.Note(Executed, c.Arguments.ID)
+		w.raw("id: 1\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n")
 	default:
 		s.says(m, c, w, answer)
+	}
+}
+
+// pause waits for an event that somebody else notes.
+func (s *Server) pause(event string) {
+	for Noted(s.Dir, event) == 0 {
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

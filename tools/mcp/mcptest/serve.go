@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -82,7 +83,22 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	session := fmt.Sprintf("session-%d", s.session)
 	s.mu.Unlock()
 	if m.Method != "initialize" && r.Header.Get("Mcp-Session-Id") != session {
-		rw.WriteHeader(http.StatusNotFound)
+		s.mu.Lock()
+		status, body := s.gone, s.goneBody
+		s.mu.Unlock()
+		if status == 0 {
+			status = http.StatusNotFound
+		}
+		if body != "" {
+			rw.Header().Set("Content-Type", "application/json")
+		}
+		rw.WriteHeader(status)
+		_, _ = io.WriteString(rw, strings.ReplaceAll(body, "%s", string(m.ID)))
+		return
+	}
+	if m.Method == "" && s.Ungrateful {
+		s.Note(Answered, string(m.ID))
+		<-r.Context().Done()
 		return
 	}
 	s.mu.Lock()
@@ -110,6 +126,15 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 func (s *Server) Forget() {
 	s.mu.Lock()
 	s.session++
+	s.mu.Unlock()
+}
+
+// ForgetAs is Forget, told by an answer of that status and body, in which %s is
+// the request's id.
+func (s *Server) ForgetAs(status int, body string) {
+	s.Forget()
+	s.mu.Lock()
+	s.gone, s.goneBody = status, body
 	s.mu.Unlock()
 }
 
@@ -162,7 +187,11 @@ func (w *exchange) send(m message) {
 }
 
 func (w *exchange) raw(text string) {
-	w.rw.Header().Set("Content-Type", "application/json")
+	typ := "application/json"
+	if strings.HasPrefix(text, "id: ") {
+		typ = "text/event-stream"
+	}
+	w.rw.Header().Set("Content-Type", typ)
 	_, _ = io.WriteString(w.rw, text)
 }
 
