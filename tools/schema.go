@@ -121,7 +121,8 @@ type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errNoReferences }
 
-// compileSchema compiles the schema of an arguments object.
+// compileSchema compiles the schema of an arguments object, and refuses one that
+// could be held against arguments for ever.
 func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
 	if _, err := canonical.JSON(raw); err != nil {
 		return nil, err
@@ -143,5 +144,9 @@ func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
 	if err := c.AddResource(url, doc); err != nil {
 		return nil, err
 	}
-	return c.Compile(url)
+	s, err := c.Compile(url)
+	if err != nil {
+		return nil, err
+	}
+	return s, checkCost(s)
 }

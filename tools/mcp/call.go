@@ -21,6 +21,10 @@ const (
 	MetaIdempotencyKey = "io.github.daybookhq/idempotency-key"
 	// MetaFence is the attempt number of that key, from 1.
 	MetaFence = "io.github.daybookhq/fence"
+	// MetaAlreadyApplied is, in an answer, whether exactly this effect was there
+	// before: true makes what else is in the answer the outcome of a keyed or fenced
+	// call that is made again.
+	MetaAlreadyApplied = "io.github.daybookhq/already-applied"
 	// MetaTrace is the W3C traceparent.
 	MetaTrace = "traceparent"
 )
@@ -152,7 +156,7 @@ func (c *caller) answer(raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, c.fault(Unreadable, "it answered, and the answer is not what the protocol has: %w", err)
 	}
-	if r.ResultType == "input_required" || len(r.InputRequests) > 0 || r.InputRequests != nil && len(r.Content) == 0 {
+	if r.asks() {
 		return nil, c.fault(InputRequired, "it asks for input before it goes on, which it gets from nobody here")
 	}
 	text, links := r.text()
@@ -170,8 +174,12 @@ func (c *caller) answer(raw json.RawMessage) (any, error) {
 		}
 		return nil, e
 	}
-	if len(links) == 0 {
-		return text, nil
+	var value any = text
+	if len(links) > 0 {
+		value = withSources{text, links}
 	}
-	return withSources{text, links}, nil
+	if r.alreadyApplied() {
+		return nil, tools.AlreadyApplied(value)
+	}
+	return value, nil
 }

@@ -1,11 +1,13 @@
 package mcp
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/tools"
 )
 
@@ -79,6 +81,57 @@ func TestBaseNames(t *testing.T) {
 		if got := s.baseName(own); got != want {
 			t.Errorf("%q is called %q, want %q", own, got, want)
 		}
+	}
+}
+
+// Lists that cost more in memory than as text are counted first.
+func TestListsAreCountedFirst(t *testing.T) {
+	for name, raw := range map[string]string{
+		"blocks": `{"content":[` + strings.Repeat("{},", 2_000_000) + `{}]}`,
+		"nested": `{"content":[` + strings.Repeat(`{"a":[1,2,"],\\"]},`, 1_000) + `{}]}`,
+	} {
+		_, err := readReply(json.RawMessage(raw))
+		if err == nil || !strings.Contains(err.Error(), "elements, at most 1000") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var page struct{ Tools few[*declaration] }
+	if err := json.Unmarshal([]byte(`{"tools":[`+strings.Repeat("{},", maxElements)+`{}]}`), &page); err == nil {
+		t.Error("too many tools were read")
+	}
+	for raw, want := range map[string]int{`[1]`: 1, `[1,[2,3],{"a":4,"b":5}]`: 3, `["a,b","c\",d",[]]`: 3} {
+		if n := elements([]byte(raw)); n != want {
+			t.Errorf("%s has %d elements, want %d", raw, n, want)
+		}
+	}
+}
+
+// A schema goes to models as it is: one with a secret in it is refused.
+func TestSchemasTellNoSecrets(t *testing.T) {
+	const canary = "canary-7f3Kq9Zx2Lm"
+	r := redact.New(redact.Config{})
+	if err := redact.NewVault(r).Set("key", canary); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(&Config{Redactor: r}, Server{Name: "a"})
+	for name, schema := range map[string]string{
+		"description": `{"type":"object","properties":{"x":{"type":"string","description":"the key is CANARY"}}}`,
+		"default":     `{"type":"object","properties":{"x":{"type":"string","default":"CANARY"}}}`,
+		"enum":        `{"type":"object","properties":{"x":{"enum":["a","CANARY"]}}}`,
+		"name":        `{"type":"object","properties":{"x-CANARY":{"type":"string"}}}`,
+		"encoded":     `{"type":"object","title":"` + base64.StdEncoding.EncodeToString([]byte(canary)) + `"}`,
+	} {
+		_, err := s.tool("x", declaration{Name: "x", InputSchema: json.RawMessage(strings.ReplaceAll(schema, "CANARY", canary))})
+		if err == nil || !strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), canary) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := s.tool("x", declaration{Name: canary}); err == nil || strings.Contains(err.Error(), canary) {
+		t.Errorf("in its name: %v", err)
+	}
+	harmless := `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","required":["password","token"],"properties":{"password":{"type":"string","description":"the password, min. 8 letters"},"token":{"type":"string"},"api_key":{"type":["string","null"],"default":null,"minLength":1},"n":{"type":"number","default":1.50}}}`
+	if _, err := s.tool("x", declaration{Name: "x", InputSchema: json.RawMessage(harmless)}); err != nil {
+		t.Errorf("that only speaks of secrets: %v", err)
 	}
 }
 

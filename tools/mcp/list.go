@@ -1,11 +1,13 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -22,6 +24,7 @@ const (
 	maxTools       = 512
 	maxPages       = 64
 	maxSchema      = 64 << 10
+	maxListed      = 16 << 20 // bytes, over all pages
 	maxDescription = 8 << 10
 	maxForeignName = 256
 	maxToolName    = 64 // of the whole name: what providers take
@@ -59,6 +62,7 @@ func (d *declaration) digest() (events.Hash, error) {
 func (l *link) list(ctx context.Context) ([]declaration, error) {
 	var all []declaration
 	var cursor string
+	size := 0
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for range maxPages {
@@ -70,9 +74,12 @@ func (l *link) list(ctx context.Context) ([]declaration, error) {
 			return nil, l.s.fault(Unavailable, "its tools could not be listed: %w", a.why(ctx, err))
 		}
 		// The answer as it came: what is not said, and numbers, stay as they are.
+		if size += len(a.raw); size > maxListed {
+			return nil, l.s.fault(Unreadable, "its list of tools has more than %d bytes", maxListed)
+		}
 		var page struct {
-			Tools      []*declaration `json:"tools"`
-			NextCursor string         `json:"nextCursor"`
+			Tools      few[*declaration] `json:"tools"`
+			NextCursor string            `json:"nextCursor"`
 		}
 		if err := json.Unmarshal(a.raw, &page); err != nil {
 			return nil, l.s.fault(Unreadable, "its list of tools is not what the protocol has: %w", err)
@@ -194,6 +201,9 @@ func (s *server) tool(base string, d declaration) (Declared, error) {
 	case host.Digest != "" && host.Digest != digest.String():
 		return Declared{}, fmt.Errorf("its declaration has the digest %s, and not the one that was reviewed: look at it again", digest)
 	}
+	if err := s.tellsNothing(d); err != nil {
+		return Declared{}, err
+	}
 	effect, trust, tightened := tighten(host, d.Annotations)
 	if trust == "" {
 		trust = tools.External
@@ -221,6 +231,31 @@ func (s *server) tool(base string, d declaration) (Declared, error) {
 		return Declared{}, err
 	}
 	return Declared{Tool: t, Server: s.cfg.Name, Name: d.Name, Digest: digest, Tightened: tightened}, nil
+}
+
+// tellsNothing refuses a declaration with something secret in what cannot be
+// cleaned: it goes to models, and into the record, as it is.
+func (s *server) tellsNothing(d declaration) error {
+	if s.host.Redactor.String(d.Name) != d.Name {
+		return errors.New("there is something secret in its name")
+	}
+	// Text by text: that an argument is called password makes nothing secret of what
+	// is said about it.
+	in := json.NewDecoder(bytes.NewReader(schemaOf(d.InputSchema)))
+	in.UseNumber()
+	for {
+		t, err := in.Token()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("its schema cannot be read: %w", err)
+		}
+		text := fmt.Sprint(t)
+		if s.host.Redactor.String(text) != text {
+			return errors.New("there is something secret in its schema, or what looks like it")
+		}
+	}
 }
 
 // declaresOutput reports whether the server may hold results against a schema.

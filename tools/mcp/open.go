@@ -151,7 +151,7 @@ func (s *server) open(ctx context.Context) opening {
 		return opening{err: err}
 	}
 	l.release()
-	shelf := s.shelve(s.listed())
+	shelf := s.shelve(s.opened())
 	if len(shelf.faults) > 0 {
 		return opening{err: &Error{Server: s.cfg.Name, Reason: Changed, text: s.clean(strings.Join(shelf.faults, "; "), maxErrorText)}}
 	}

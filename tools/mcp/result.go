@@ -14,11 +14,62 @@ import (
 // which takes a kind of content that it does not know for an error, when the
 // work is done, and loses digits of large numbers.
 type reply struct {
-	ResultType    string                     `json:"resultType"`
-	Content       []block                    `json:"content"`
-	Structured    json.RawMessage            `json:"structuredContent"`
-	IsError       bool                       `json:"isError"`
-	InputRequests map[string]json.RawMessage `json:"inputRequests"`
+	ResultType    string          `json:"resultType"`
+	Content       few[block]      `json:"content"`
+	Structured    json.RawMessage `json:"structuredContent"`
+	IsError       bool            `json:"isError"`
+	InputRequests json.RawMessage `json:"inputRequests"`
+	Meta          json.RawMessage `json:"_meta"`
+}
+
+// alreadyApplied reports whether the server says that the effect was there before
+// this call: it knew our key, or a fence that was not older.
+func (r *reply) alreadyApplied() bool {
+	var m map[string]json.RawMessage
+	return json.Unmarshal(r.Meta, &m) == nil && string(m[MetaAlreadyApplied]) == "true"
+}
+
+// maxElements bounds lists of what costs more in memory than as text: a message
+// of empty blocks would take two hundred times its size.
+const maxElements = 1_000
+
+// few is a list that is counted before it is made.
+type few[T any] []T
+
+// UnmarshalJSON reads the list.
+func (f *few[T]) UnmarshalJSON(raw []byte) error {
+	if n := elements(raw); n > maxElements {
+		return fmt.Errorf("a list has %d elements, at most %d are allowed", n, maxElements)
+	}
+	return json.Unmarshal(raw, (*[]T)(f))
+}
+
+// elements counts what is in a JSON array, which is known to be JSON.
+func elements(raw []byte) int {
+	n, depth, quoted := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		case c == ',' && depth == 1:
+			n++
+		}
+	}
+	return n + 1
+}
+
+// asks reports whether it asks for input.
+func (r *reply) asks() bool {
+	t := string(bytes.TrimSpace(r.InputRequests))
+	given := t != "" && t != "null"
+	return r.ResultType == "input_required" || given && (t != "{}" || len(r.Content) == 0)
 }
 
 // block is a piece of content of any kind.
@@ -84,9 +135,16 @@ func (r *reply) structured() bool {
 	return len(r.Structured) > 0 && string(bytes.TrimSpace(r.Structured)) != "null"
 }
 
+// maxCompared bounds structured content that texts are compared with, in bytes:
+// what is longer is cut anyway.
+const maxCompared = 256 << 10
+
 // spelledOut reports whether the texts say the structured content already: as
 // JSON, as the protocol asks for, or as the one text that is in it.
 func (r *reply) spelledOut() bool {
+	if len(r.Structured) > maxCompared {
+		return false
+	}
 	var one map[string]json.RawMessage
 	var in string
 	if json.Unmarshal(r.Structured, &one) == nil && len(one) == 1 {
@@ -106,6 +164,9 @@ func (r *reply) spelledOut() bool {
 		}
 		if in != "" && b.Text == in {
 			return true
+		}
+		if len(b.Text) > 2*maxCompared {
+			continue
 		}
 		if got, err := canonical.JSON([]byte(b.Text)); err == nil && bytes.Equal(got, want) {
 			return true

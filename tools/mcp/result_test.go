@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/tools"
@@ -160,4 +161,20 @@ func TestInputRequired(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that knows our key or fence says that the effect was there: the call
+// has that outcome if its recovery rests on it, and is in doubt otherwise.
+func TestAlreadyApplied(t *testing.T) {
+	overEach(t, func(t *testing.T, p *place) {
+		for name, recovery := range map[string]tools.Recovery{"fenced": tools.Fenced(), "keyed": tools.Keyed(time.Hour)} {
+			d, _ := p.try(p.open(map[string]mcp.Tool{"again": {Recovery: recovery}}), "wild__again", `{}`)
+			if d.State != tools.StateDone || d.Result.Status != tools.Completed || d.Result.Output != "it was there" {
+				t.Errorf("%s: %+v", name, d)
+			}
+		}
+		if d, _ := p.try(p.open(nil), "wild__again", `{}`); d.State != tools.StateInDoubt {
+			t.Errorf("without recovery: %+v, want it in doubt: it may be somebody else's", d)
+		}
+	})
 }

@@ -40,7 +40,8 @@ type server struct {
 	link    *link
 	starts  []time.Time // after the first, in the last ten minutes
 	begun   bool        // started once
-	list    []declaration
+	list    []listed
+	fresh   []declaration // the list itself, until its tools are pinned
 	checked time.Time
 	stale   bool
 	pins    map[string]events.Hash // nil until it was opened
@@ -192,6 +193,23 @@ func (s *server) allowance() (time.Duration, error) {
 	return wait, nil
 }
 
+// listed is what is kept of a tool.
+type listed struct {
+	name   string
+	digest events.Hash // zero if it has none, which is nobody's
+}
+
+func digests(list []declaration) []listed {
+	all := make([]listed, len(list))
+	for i := range list {
+		all[i].name = strings.Clone(list[i].Name)
+		if digest, err := list[i].digest(); err == nil {
+			all[i].digest = digest
+		}
+	}
+	return all
+}
+
 // check asks for the list of tools if it is time to, and compares.
 func (s *server) check(ctx context.Context, l *link) error {
 	s.mu.Lock()
@@ -221,7 +239,10 @@ func (s *server) check(ctx context.Context, l *link) error {
 		s.stale = true
 		return err
 	}
-	s.list, s.checked = list, now
+	s.list, s.checked = digests(list), now
+	if s.pins == nil {
+		s.fresh = list
+	}
 	s.compare()
 	return nil
 }
@@ -236,16 +257,16 @@ func (s *server) compare() {
 	now := map[string]int{}
 	var fresh []string
 	for _, d := range s.list {
-		now[d.Name]++
-		pinned, ok := s.pins[d.Name]
+		now[d.name]++
+		pinned, ok := s.pins[d.name]
 		if !ok {
-			if s.wants(d.Name) {
-				fresh = append(fresh, s.clean(d.Name, maxForeignName))
+			if s.wants(d.name) {
+				fresh = append(fresh, s.clean(d.name, maxForeignName))
 			}
 			continue
 		}
-		if digest, err := d.digest(); err != nil || digest != pinned || now[d.Name] > 1 {
-			s.changed[d.Name] = "the server has changed what this tool is: it is not called until the servers are opened anew"
+		if d.digest != pinned || now[d.name] > 1 {
+			s.changed[d.name] = "the server has changed what this tool is: it is not called until the servers are opened anew"
 		}
 	}
 	for name := range s.pins {
@@ -267,14 +288,15 @@ func (s *server) compare() {
 func (s *server) pin(pins map[string]events.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pins = pins
+	s.pins, s.fresh = pins, nil
 	s.compare()
 }
 
-func (s *server) listed() []declaration {
+// opened is what the server declared before it was pinned.
+func (s *server) opened() []declaration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.list
+	return s.fresh
 }
 
 // refusal says why a tool is not called any more; "" if it is.

@@ -144,6 +144,7 @@ func (s *Server) tools() []object {
 		tool("code", "Answers with an error of the protocol.", nil),
 		tool("same-name", "One of two that are called the same.", nil),
 		tool("same.name", "The other.", nil),
+		tool("again", "Says that it was done before.", nil),
 		tool("ask", "Asks whether anybody is there.", nil),
 		tool("deafen", "Answers, and is deaf from then on.", nil),
 		tool("pause", "Does nothing until it is told to go on, and reads nothing meanwhile.", nil),
@@ -293,7 +294,7 @@ func (s *Server) call(m message, c call, w wire, answer func(any)) {
 // pause waits for an event that somebody else notes.
 func (s *Server) pause(event string) {
 	for Noted(s.Dir, event) == 0 {
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 }
 
@@ -326,6 +327,10 @@ func (s *Server) says(m message, c call, w wire, answer func(any)) {
 		}
 		out := text("Output validation error")
 		out["isError"] = true
+		answer(out)
+	case "again":
+		out := text("it was there")
+		out["_meta"] = object{"io.github.daybookhq/already-applied": true}
 		answer(out)
 	case "input":
 		if c.Arguments.How == "again" { // asks for nothing but the same call again
