@@ -18,5 +18,6 @@ func (a *app) devCommand() *cobra.Command {
 		},
 	}
 	w.add(c)
+	w.prompts.add(c.Flags(), ".")
 	return c
 }

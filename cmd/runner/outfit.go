@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/agents/prompt"
 	"github.com/daybookhq/daybook/examples/refunds"
 	"github.com/daybookhq/daybook/examples/refunds/payments"
 	"github.com/daybookhq/daybook/loops"
@@ -50,6 +52,7 @@ type kit struct {
 	flags  []flagTool // after those of the shelf
 	models map[string]model.Model
 	agents []*agents.Agent
+	layers []prompt.Layer // that all agents have
 }
 
 // flagTool is a tool that a flag registers.
@@ -64,12 +67,23 @@ func (a *app) outfit(ctx context.Context, w *workerFlags) (k *kit, err error) {
 		return nil, err
 	}
 	if err = w.addModels(k.models); err == nil {
+		k.layers, err = a.promptLayers(w)
+	}
+	if err == nil {
 		k.agents, err = k.loadAgents(slices.Collect(maps.Keys(k.models)), k.names(), k.shelf.Namespaces())
 	}
 	if err != nil {
 		return nil, errors.Join(err, k.shelf.Close(context.WithoutCancel(ctx)))
 	}
 	return k, nil
+}
+
+func (a *app) promptLayers(w *workerFlags) ([]prompt.Layer, error) {
+	log, err := a.logger()
+	if err != nil {
+		return nil, err
+	}
+	return w.prompts.files(log)
 }
 
 // shelfOf reads which tools there are.
@@ -191,23 +205,9 @@ func (k *kit) loadAgents(models, names, namespaces []string) ([]*agents.Agent, e
 		Models: models, Tools: names, Namespaces: namespaces,
 	}
 	w := k.w
-	var as []*agents.Agent
-	if w.agents != "" {
-		info, err := os.Stat(w.agents)
-		switch {
-		case err != nil:
-			return nil, usagef("--agents: %w", err)
-		case info.IsDir():
-			if as, err = load.LoadDir(w.agents); err != nil {
-				return nil, err
-			}
-		default:
-			a, err := load.Load(w.agents)
-			if err != nil {
-				return nil, err
-			}
-			as = append(as, a)
-		}
+	as, err := w.agentFiles(load)
+	if err != nil {
+		return nil, err
 	}
 	if w.payments != "" {
 		b, err := refunds.Files.ReadFile("agent/AGENT.md")
@@ -223,5 +223,35 @@ func (k *kit) loadAgents(models, names, namespaces []string) ([]*agents.Agent, e
 	if len(as) == 0 {
 		return nil, usagef("no agents: give --agents DIR with NAME/AGENT.md files (DAYBOOK_AGENTS), or --payments URL for the refunds agent")
 	}
+	for _, a := range as {
+		if err := w.prompts.apply(a, k.layers); err != nil {
+			return nil, fmt.Errorf("%s: %w", a.Path, err)
+		}
+	}
 	return as, nil
+}
+
+// agentFiles reads the agents that --agents or --agents-config names.
+func (w *workerFlags) agentFiles(load agents.Loader) ([]*agents.Agent, error) {
+	dir := w.agents
+	if w.prompts.config != "" {
+		if dir != "" {
+			return nil, usagef("--agents and --agents-config exclude each other")
+		}
+		dir = w.prompts.agentsOf()
+	}
+	if dir == "" {
+		return nil, nil
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil && w.prompts.config != "":
+		return nil, usagef("--agents-config: %w", err)
+	case err != nil:
+		return nil, usagef("--agents: %w", err)
+	case info.IsDir():
+		return load.LoadDir(dir)
+	}
+	a, err := load.Load(dir)
+	return []*agents.Agent{a}, err
 }

@@ -16,6 +16,7 @@ import (
 // workerFlags say what a worker works with.
 type workerFlags struct {
 	agents       string
+	prompts      promptFlags
 	tools        string
 	policies     []string
 	modelConfig  string
