@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/canonical"
 )
 
 // Role says who speaks.
@@ -102,6 +103,27 @@ type Response struct {
 	// RequestID is the provider's name for the call; empty = none.
 	RequestID string
 	Degraded  *events.Degraded
+}
+
+// Recordable brings what is a provider's own JSON, RawUsage and the data of Blocks,
+// into the form in which it is recorded. What has none (names that are repeated, half
+// a surrogate pair, bytes that are no UTF-8) is dropped: the answer is worth more.
+func (r *Response) Recordable() {
+	r.RawUsage = recordable(r.RawUsage)
+	for i := range r.Blocks {
+		r.Blocks[i].Data = recordable(r.Blocks[i].Data)
+	}
+}
+
+func recordable(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return nil
+	}
+	b, err := canonical.JSON(raw)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 // Model answers requests. Safe for concurrent use. It never retries: every

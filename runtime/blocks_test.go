@@ -188,3 +188,108 @@ func TestFailedAttemptNamesWhoServed(t *testing.T) {
 	}
 	t.Error("no failed attempt")
 }
+
+// What a provider says of usage or beside a call may be no JSON that can be
+// recorded, and an answer may be more than an event holds: the attempt has a row
+// all the same, and is not paid for again and again.
+func TestAnswersThatCannotBeRecorded(t *testing.T) {
+	long := strings.Repeat("<", events.MaxDataBytes)
+	tests := []struct {
+		name string
+		edit func(*model.Response)
+		fail string // kind of the error that the run ends with; empty = it goes on
+	}{
+		{"usage with a name twice", func(r *model.Response) { r.RawUsage = json.RawMessage(`{"a":1,"a":2}`) }, ""},
+		{"half a surrogate pair", func(r *model.Response) { r.RawUsage = json.RawMessage(`{"a":"\ud800"}`) }, ""},
+		{"a stray byte in a block", func(r *model.Response) { r.Blocks[0].Data = json.RawMessage("{\"a\":\"\xff\"}") }, ""},
+		{"usage that is no JSON", func(r *model.Response) { r.RawUsage = json.RawMessage(`{`) }, ""},
+		{"usage that is too long", func(r *model.Response) { r.RawUsage = json.RawMessage(`"` + long + `"`) }, ""},
+		{"a text that is too long", func(r *model.Response) { r.Text = long }, "answer_too_large"},
+		{"a name that is too long", func(r *model.Response) { r.Model = long }, "answer_too_large"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := &thinker{calls: func(n int, _ context.Context) (model.Response, error) {
+				if n == 1 {
+					r := signed(`{"signature":"a"}`)
+					tt.edit(&r)
+					return r, nil
+				}
+				return model.Response{Text: "done", StopReason: "end_turn", Usage: events.Usage{Input: 1, Output: 1}}, nil
+			}}
+			w := newWorld(t, m, looker())
+			w.start()
+			id := w.submit("go").ID
+			want, asked := ledger.Finished, 2
+			if tt.fail != "" {
+				want, asked = ledger.Failed, 1
+			}
+			if r := w.wait(id, true); r.State != want || len(m.requests()) != asked {
+				t.Fatalf("run is %s after %d requests\n%s", r.State, len(m.requests()), w.story(id))
+			}
+			if tt.fail == "" {
+				if e := finishedCall(t, w, id, 0); len(e.ToolCalls) != 1 || e.Usage.Output != 2 {
+					t.Errorf("recorded %+v", e)
+				}
+				return
+			}
+			if f := failedCall(t, w, id); f.Error.Kind != tt.fail || f.Usage == nil || f.Usage.Output != 2 || len(f.ServedModel) > 300 {
+				t.Errorf("recorded %.2000v", f)
+			}
+		})
+	}
+}
+
+// The words of an error are cut to what an event holds, and a secret in them is
+// taken out before.
+func TestLongErrorsAreRecorded(t *testing.T) {
+	const secret = "canary-in-an-error-1"
+	// What is cut is at 12 KiB: half of the secret would be before it.
+	words := strings.Repeat("a", 12<<10-len("model call: unavailable: ")-len(secret)/2) + secret + strings.Repeat("b", events.MaxDataBytes)
+	m := &thinker{calls: func(n int, _ context.Context) (model.Response, error) {
+		if n == 1 {
+			return model.Response{}, &model.Error{Kind: "unavailable", Retryable: true, Err: errors.New(words)}
+		}
+		return model.Response{Text: "done", StopReason: "end_turn", Usage: events.Usage{Input: 1, Output: 1}}, nil
+	}}
+	w := newWorld(t, m)
+	if err := w.red.Register("canary", secret); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	id := w.submit("go").ID
+	w.wait(id, true) // ended, or parked for the next attempt
+	if f := failedCall(t, w, id); strings.Contains(f.Error.Message, secret[:8]) || len(f.Error.Message) > 12<<10 {
+		t.Errorf("%d bytes, ending in %q", len(f.Error.Message), f.Error.Message[max(0, len(f.Error.Message)-60):])
+	}
+}
+
+// A client that still knows what was billed when the time was up is believed.
+func TestTimeoutKeepsWhatIsKnown(t *testing.T) {
+	m := &thinker{calls: func(n int, ctx context.Context) (model.Response, error) {
+		if n == 1 {
+			<-ctx.Done()
+			return model.Response{}, &model.Error{Kind: "timeout", Retryable: true, Model: "gpt-4o-mini", Usage: &events.Usage{Input: 1000, Output: 10}, Err: ctx.Err()}
+		}
+		return model.Response{Text: "done", StopReason: "end_turn", Usage: events.Usage{Input: 1, Output: 1}}, nil
+	}}
+	w := newWorld(t, m)
+	w.cfg = func(c *runtime.Config) { c.ModelTimeout = 10 * time.Millisecond }
+	w.start()
+	id := w.submit("go").ID
+	w.wait(id, true)
+	if f := failedCall(t, w, id); f.Error.Kind != "timeout" || f.ServedModel != "gpt-4o-mini" || f.Cost == nil || f.Cost.String() != "0.000156" {
+		t.Errorf("error %+v", f)
+	}
+}
+
+func failedCall(t *testing.T, w *world, id events.RunID) events.ModelCallError {
+	t.Helper()
+	for _, e := range w.history(id) {
+		if f, ok := e.Data.(events.ModelCallError); ok {
+			return f
+		}
+	}
+	t.Fatalf("no failed attempt\n%s", w.story(id))
+	return events.ModelCallError{}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/daybookhq/daybook/events"
@@ -78,26 +79,31 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	fault.Point("model.after_reply")
 	// An answer is recorded whatever happened to the session meanwhile.
 	rctx := s.w.life
-	took := s.w.cfg.Now().Sub(began).Milliseconds()
 	if err != nil {
-		return s.recordModelError(rctx, step.Turn, attempt, held, model.AsError(err), took)
+		return s.recordModelError(rctx, step.Turn, attempt, held, model.AsError(err), began)
 	}
 	if resp.Model == "" {
 		resp.Model = req.Model
 	}
+	resp.Recordable()
 	cost, rates := s.w.cfg.Prices.Price(resp.Model, began, resp.Usage)
 	e := events.ModelCallFinished{
 		Turn: step.Turn, Attempt: attempt, Model: req.Model, ServedModel: resp.Model, Text: resp.Text, ToolCalls: resp.Calls, Blocks: resp.Blocks,
 		StopReason: resp.StopReason, Usage: resp.Usage, RawUsage: resp.RawUsage, RequestID: resp.RequestID, Degraded: resp.Degraded,
-		Cost: cost, Rates: rates, LatencyMS: took,
+		Cost: cost, Rates: rates, LatencyMS: s.w.cfg.Now().Sub(began).Milliseconds(),
 	}
 	err = s.Record(rctx, e)
-	if errors.Is(err, events.ErrTooLarge) && e.Blocks != nil {
-		e.Blocks = nil // a provider can do without its reasoning; the answer is paid for
+	if errors.Is(err, errUnrecordable) && (e.Blocks != nil || e.RawUsage != nil) {
+		e.Blocks, e.RawUsage = nil, nil // a provider can do without its reasoning; the answer is paid for
 		err = s.Record(rctx, e)
 	}
-	if errors.Is(err, events.ErrTooLarge) {
-		return s.recordModelError(rctx, step.Turn, attempt, held, &model.Error{Kind: "answer_too_large", Usage: &resp.Usage, Model: resp.Model, Err: err}, took)
+	if errors.Is(err, errUnrecordable) {
+		// It was paid for, so it has a row: without one the run would pay again for ever.
+		me := &model.Error{Kind: "malformed_answer", Retryable: true, Usage: &resp.Usage, Model: resp.Model, Err: err}
+		if errors.Is(err, events.ErrTooLarge) {
+			me.Kind, me.Retryable = "answer_too_large", false
+		}
+		return s.recordModelError(rctx, step.Turn, attempt, held, me, began)
 	}
 	s.settleCost(rctx, held, cost)
 	return err
@@ -111,22 +117,36 @@ func (s *session) askModel(ctx context.Context, m model.Model, req model.Request
 	}()
 	resp, err = m.Call(ctx, req)
 	if err != nil && ctx.Err() != nil {
-		err = &model.Error{Kind: "timeout", Retryable: true, Err: errors.Join(context.Cause(ctx), err)}
+		late := &model.Error{Kind: "timeout", Retryable: true, Err: errors.Join(context.Cause(ctx), err)}
+		var known *model.Error
+		if errors.As(err, &known) { // what was billed until then stays billed
+			late.Usage, late.Model = known.Usage, known.Model
+		}
+		err = late
 	}
 	return resp, err
 }
 
-func (s *session) recordModelError(ctx context.Context, turn, attempt int, held events.ID, me *model.Error, took int64) error {
+// maxServedModel is how much of a model's name is kept of a failed attempt.
+const maxServedModel = 256
+
+// recordModelError records a failed attempt that began then. Whatever the provider
+// said, the event fits: words are redacted before they are cut, lest half of a
+// secret be left.
+func (s *session) recordModelError(ctx context.Context, turn, attempt int, held events.ID, me *model.Error, began time.Time) error {
 	e := events.ModelCallError{
-		Turn: turn, Attempt: attempt, Model: s.agent.Model, Retryable: me.Retryable, LatencyMS: took,
-		Error: events.ErrorInfo{Kind: me.Kind, Message: me.Error()}, ServedModel: me.Model, Usage: me.Usage,
+		Turn: turn, Attempt: attempt, Model: s.agent.Model, Retryable: me.Retryable, LatencyMS: s.w.cfg.Now().Sub(began).Milliseconds(),
+		Error: events.ErrorInfo{Kind: me.Kind, Message: s.red.String(me.Error())}.Fit(), ServedModel: s.red.String(me.Model), Usage: me.Usage,
+	}
+	if len(e.ServedModel) > maxServedModel {
+		e.ServedModel = strings.ToValidUTF8(e.ServedModel[:maxServedModel], "")
 	}
 	if me.Usage != nil {
 		served := me.Model
 		if served == "" {
 			served = s.agent.Model
 		}
-		e.Cost, _ = s.w.cfg.Prices.Price(served, s.w.cfg.Now(), *me.Usage)
+		e.Cost, _ = s.w.cfg.Prices.Price(served, began, *me.Usage)
 	}
 	if me.Retryable {
 		e.RetryAt = events.Timestamp(s.w.cfg.Now().Add(max(model.Backoff(attempt, me.RetryAfter, s.w.cfg.Random), time.Microsecond)))

@@ -302,16 +302,20 @@ func await(ctx context.Context, r events.Receipt) error {
 	}
 }
 
+// errUnrecordable: the payload is too large, or has no recorded form. Nothing was
+// appended, and the same payload will never be recorded.
+var errUnrecordable = errors.New("this cannot be recorded")
+
 func (s *session) recordLocked(ctx context.Context, p events.Payload) (events.Event, error) {
 	data, err := s.red.JSON(p, s.exempt(p)...)
 	if err != nil {
-		return events.Event{}, fmt.Errorf("record %s: %w", events.TypeOf(p), err)
+		return events.Event{}, fmt.Errorf("record %s: %w: %w", events.TypeOf(p), errUnrecordable, err)
 	}
 	v, _ := events.CurrentVersion(events.TypeOf(p))
 	env := s.envelopeLocked(s.w.ids.Event(), events.TypeOf(p), v, s.run.Trace)
 	sealed, err := events.Seal(env, data)
 	if err != nil {
-		return events.Event{}, fmt.Errorf("record %s: %w", events.TypeOf(p), err)
+		return events.Event{}, fmt.Errorf("record %s: %w: %w", events.TypeOf(p), errUnrecordable, err)
 	}
 	return s.appendLocked(ctx, sealed)
 }
@@ -332,7 +336,7 @@ func (s *session) envelopeLocked(id events.ID, t events.Type, version int, trace
 func (s *session) appendLocked(ctx context.Context, sealed events.Sealed) (events.Event, error) {
 	e, err := sealed.Decode()
 	if err != nil {
-		return events.Event{}, err
+		return events.Event{}, fmt.Errorf("%w: %w", errUnrecordable, err)
 	}
 	r, err := s.w.cfg.Journal.Append(ctx, sealed)
 	if err != nil {

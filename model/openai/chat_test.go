@@ -95,6 +95,22 @@ func TestChatServersDiffer(t *testing.T) {
 		{"finish_reason tool_calls without any", sse(chatText("hi"), chatStop("tool_calls"), chatUsage, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: usage107}},
 		{"finish_reason of its own", sse(chatText("hi"), chatStop("eos"), chatUsage, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: usage107}},
 		{"finish_reason missing, but done", sse(chatText("hi"), chatUsage, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: usage107}},
+		{
+			"cut off before the arguments", sse(chatCalls(`{"index":0,"id":"a","function":{"name":"x","arguments":""}}`), chatStop("length"), chatUsage, done),
+			model.Response{StopReason: "max_tokens", Usage: usage107, Calls: []events.ToolCall{{ProviderID: "a", Name: "x", Arguments: []byte(`""`), Malformed: true}}},
+		},
+		{
+			"no arguments under a reason of its own", sse(chatCalls(`{"index":0,"id":"a","function":{"name":"x"}}`), chatStop("eos"), chatUsage, done),
+			model.Response{StopReason: "tool_use", Usage: usage107, Calls: []events.ToolCall{{ProviderID: "a", Name: "x", Arguments: []byte(`""`), Malformed: true}}},
+		},
+		{
+			"a whole call, no reason, but done", sse(chatCalls(`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"k\":1}"}}`), chatUsage, done),
+			model.Response{StopReason: "tool_use", Usage: usage107, Calls: []events.ToolCall{toolCall("a", "x", `{"k":1}`)}},
+		},
+		{
+			"no arguments, not streamed", raw("application/json", `{"model":"m-1","choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"x"}}]}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`),
+			model.Response{StopReason: "tool_use", Usage: events.Usage{Input: 3, Output: 2}, Calls: []events.ToolCall{toolCall("a", "x", `{}`)}},
+		},
 		{"cut off at its length", sse(chatText("hi"), chatStop("length"), chatUsage, done), model.Response{Text: "hi", StopReason: "max_tokens", Usage: usage107}},
 		{"filtered", sse(chatText("hi"), chatStop("content_filter"), chatUsage, done), model.Response{Text: "hi", StopReason: "refusal", Usage: usage107}},
 		{"refused in its own field", sse(`{"model":"m-1","choices":[{"delta":{"refusal":"I won't."}}]}`, chatStop("stop"), chatUsage, done), model.Response{Text: "I won't.", StopReason: "refusal", Usage: usage107}},
@@ -150,6 +166,11 @@ func TestChatAnswersThatAreNone(t *testing.T) {
 		{"an error in the stream", sse(chatUsage, `{"error":{"code":502,"message":"upstream is gone"}}`), "unavailable", true, billed, "upstream is gone"},
 		{"a rate limit in the stream", sse(`{"error":{"code":"rate_limit_exceeded","message":"slow down"}}`), "rate_limited", true, nil, "slow down"},
 		{"an overload in the stream", sse(`{"error":{"type":"overloaded_error","message":"busy"}}`), "overloaded", true, nil, "busy"},
+		{"done before the arguments", sse(chatText("hi"), chatCalls(`{"index":0,"id":"a","function":{"name":"x","arguments":""}}`), chatUsage, done), "unavailable", true, billed, "before the answer did"},
+		{"done inside the arguments", sse(chatCalls(`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"k\""}}`), chatUsage, done), "unavailable", true, billed, "before the answer did"},
+		{"done after nothing but thoughts", sse(`{"model":"m-1","choices":[{"delta":{"reasoning":"hm"}}]}`, chatUsage, done), "unavailable", true, billed, "before the answer did"},
+		{"aborted", sse(chatCalls(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`), chatStop("abort"), chatUsage, done), "unavailable", true, billed, "abort"},
+		{"cancelled", sse(chatText("hi"), chatStop("cancelled"), chatUsage, done), "unavailable", true, billed, "cancelled"},
 		{"an error as its reason", sse(chatText("hi"), chatStop("error"), chatUsage, done), "unavailable", true, billed, ""},
 	}
 	for _, tt := range tests {
@@ -172,5 +193,24 @@ func TestChatAnswersThatAreNone(t *testing.T) {
 				t.Errorf("%d wire calls", n)
 			}
 		})
+	}
+}
+
+// TestChatRawJSONThatCannotBeRecorded: what has no canonical form is dropped, and
+// the answer is kept.
+func TestChatRawJSONThatCannotBeRecorded(t *testing.T) {
+	for _, bad := range []string{`{"a":1,"a":2}`, `"\ud800"`, "\"\xff\""} {
+		usage := `{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"more":` + bad + `}}`
+		calls := chatCalls(`{"index":0,"id":"a","extra_content":` + bad + `,"function":{"name":"x","arguments":"{}"}}`)
+		got, e := call(t, serve(t, sse(calls, chatStop("tool_calls"), usage, done)).model(t, openai.Chat), ask("hello"))
+		if e != nil {
+			t.Fatal(e)
+		}
+		if len(got.Calls) != 1 || got.Usage.Output != 2 {
+			t.Errorf("%s: answer %+v", bad, got)
+		}
+		if got.RawUsage != nil || len(got.Blocks) > 0 && got.Blocks[0].Data != nil {
+			t.Errorf("%s: kept %s, %+v", bad, got.RawUsage, got.Blocks)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/daybookhq/daybook/events"
@@ -60,12 +61,19 @@ func (c *chatCall) whole() bool {
 	return c.object != nil || !c.arguments.Empty() && json.Valid([]byte(c.arguments.String()))
 }
 
+// begun reports whether there is anything of it; an empty delta is no call.
+func (c *chatCall) begun() bool { return c.name != "" || !c.empty() }
+
+// empty reports whether nothing of its arguments came.
+func (c *chatCall) empty() bool { return c.object == nil && c.arguments.Empty() }
+
 type chatAnswer struct {
 	told      func(model.Delta)
 	model     string
 	acc       *accounts
 	finished  string // finish_reason
 	done      bool   // the stream said so, or the answer was whole
+	whole     bool   // it was not streamed
 	heard     bool   // a choice came
 	refused   bool
 	text      wire.Text
@@ -115,7 +123,7 @@ func (a *chatAnswer) Event(data []byte, whole bool) (bool, error) {
 			a.finished = why
 		}
 	}
-	a.done = a.done || whole
+	a.done, a.whole = a.done || whole, whole
 	return false, nil // usage comes after the choice has finished
 }
 
@@ -212,16 +220,37 @@ func (a *chatAnswer) callOf(d *chatCallDelta) *chatCall {
 	return last
 }
 
+// ends are the reasons that say that an answer is all there.
+var ends = map[string]bool{"stop": true, "tool_calls": true, "function_call": true, "tool_use": true, "end_turn": true}
+
+// gaveUp are the reasons of servers that broke an answer off.
+var gaveUp = map[string]bool{"error": true, "abort": true, "aborted": true, "cancel": true, "cancelled": true, "canceled": true}
+
+// arrived reports whether what came can be an answer though no reason came with
+// it: there is text, or a call, and the arguments of each call are whole.
+func (a *chatAnswer) arrived() bool {
+	n := 0
+	for _, c := range a.calls {
+		if !c.begun() {
+			continue
+		}
+		if n++; !c.whole() {
+			return false
+		}
+	}
+	return n > 0 || !a.text.Empty() || !a.heard
+}
+
 var errCut = errors.New("the stream ended before the answer did")
 
 func (a *chatAnswer) Finish() (model.Response, error) {
 	switch {
-	case a.finished == "" && !a.done:
+	case a.finished == "" && !a.done, a.finished == "" && !a.whole && !a.arrived():
 		return model.Response{}, &model.Error{Kind: "unavailable", Retryable: true, Err: errCut}
 	case !a.heard:
 		return model.Response{}, &model.Error{Kind: "malformed_answer", Retryable: true, Err: errors.New("the answer has no choices")}
-	case a.finished == "error":
-		return model.Response{}, &model.Error{Kind: "unavailable", Retryable: true, Err: errors.New("the server ended the answer with an error")}
+	case gaveUp[a.finished]:
+		return model.Response{}, &model.Error{Kind: "unavailable", Retryable: true, Err: fmt.Errorf("the server ended the answer itself: %s", a.finished)}
 	}
 	r := model.Response{Model: a.model, Text: a.text.String(), Usage: a.acc.usage()}
 	if a.acc != nil {
@@ -232,7 +261,7 @@ func (a *chatAnswer) Finish() (model.Response, error) {
 		bs = append(bs, events.Block{Kind: events.BlockText, Text: r.Text})
 	}
 	for _, c := range a.calls {
-		if c.name == "" && c.arguments.Empty() && c.object == nil {
+		if !c.begun() {
 			continue // an empty delta
 		}
 		call := events.ToolCall{ProviderID: c.id, Name: c.name}
@@ -241,6 +270,10 @@ func (a *chatAnswer) Finish() (model.Response, error) {
 			text = string(c.object)
 		}
 		call.Arguments, call.Malformed = model.Arguments(text)
+		if text == "" && !a.whole && !ends[a.finished] {
+			// No arguments are {} only if the server says that this was all.
+			call.Arguments, call.Malformed = json.RawMessage(`""`), true
+		}
 		b := events.Block{Kind: events.BlockCall, Call: len(r.Calls)}
 		if c.extra != nil {
 			b.Format, b.Data = Chat, encode(added{Extra: c.extra})

@@ -21,7 +21,7 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	if s := h.Get("Retry-After"); s != "" {
 		if v, err := strconv.ParseFloat(s, 64); err == nil {
-			return wait(v)
+			return number(v, now)
 		}
 		if t, err := http.ParseTime(s); err == nil {
 			return wait(t.Sub(now).Seconds())
@@ -54,12 +54,28 @@ func until(s string, now time.Time) time.Duration {
 		return wait(d.Seconds())
 	}
 	if v, err := strconv.ParseFloat(s, 64); err == nil {
-		return wait(v)
+		return number(v, now)
 	}
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return wait(t.Sub(now).Seconds())
 	}
 	return 0
+}
+
+// number reads seconds from now. Some servers mean a moment instead, in seconds or
+// milliseconds since 1970; one that is past or over [maxWait] away says nothing.
+func number(v float64, now time.Time) time.Duration {
+	switch {
+	case v > 1e12:
+		v /= 1000
+	case v > 1e9:
+	default:
+		return wait(v)
+	}
+	if v -= float64(now.UnixMilli()) / 1000; v > maxWait.Seconds() {
+		return 0
+	}
+	return wait(v)
 }
 
 func wait(seconds float64) time.Duration {
