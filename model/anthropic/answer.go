@@ -59,6 +59,7 @@ type answer struct {
 	index  map[int]*block // by the server's index
 	stop   string
 	ended  bool
+	failed bool // whole, and an error: its usage is all there is
 }
 
 // Complete implements [wire.Answer]: the reason to stop comes with the usage.
@@ -67,7 +68,7 @@ func (a *answer) Complete() bool { return a.stop != "" }
 // Spent implements [wire.Answer]. The input is known from the start, the output
 // only at the end.
 func (a *answer) Spent() (string, *events.Usage) {
-	if a.stop == "" || a.usage == nil {
+	if a.stop == "" && !a.failed || a.usage == nil {
 		return a.model, nil
 	}
 	u := a.counts()
@@ -87,7 +88,10 @@ func (a *answer) Event(data []byte, whole bool) (bool, error) {
 		if err := json.Unmarshal(data, &m); err != nil {
 			return false, wire.Malformed(data, err)
 		}
-		if len(m.Error) > 0 {
+		if len(m.Error) > 0 && string(m.Error) != "null" {
+			m.Content, m.StopReason = nil, "" // what is left is who served, and the bill
+			a.begin(&m.message)
+			a.failed = true
 			return false, wire.NewFailure(m.Error)
 		}
 		a.begin(&m.message)

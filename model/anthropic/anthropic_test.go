@@ -145,6 +145,8 @@ func TestAnswers(t *testing.T) {
 		{"a surrogate pair in two deltas", stream(text(0, `a\ud83d`, `\ude80`), end("end_turn")), model.Response{Text: "a🚀", StopReason: "end_turn", Usage: usage}},
 		{"cut after its reason", wiretest.Cut(start, text(0, "a")[0], text(0, "a")[1], end("end_turn")[0]), model.Response{Text: "a", StopReason: "end_turn", Usage: usage}},
 		{"events of the future", stream([]string{`{"type":"weather"}`}, text(0, "a"), []string{`{"type":"content_block_start","index":1,"content_block":{"type":"weather"}}`, `{"type":"content_block_delta","index":7,"delta":{"type":"text_delta","text":"?"}}`}, end("end_turn")), model.Response{Text: "a", StopReason: "end_turn", Usage: usage}},
+		{"not streamed, with an error of null", wiretest.Raw("application/json", `{"type":"message","error":null,"model":"claude-sonnet-4-5-20250929","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn","usage":{"input_tokens":40,"cache_read_input_tokens":60,"cache_creation_input_tokens":5,"output_tokens":7}}`), model.Response{Text: "a", StopReason: "end_turn", Usage: usage}},
+		{"an error after its reason", sse(start, text(0, "a")[0], text(0, "a")[1], end("end_turn")[0], `{"type":"error","error":{"type":"api_error","message":"too late"}}`), model.Response{Text: "a", StopReason: "end_turn", Usage: usage}},
 		{"not streamed", wiretest.Raw("application/json", `{"type":"message","model":"claude-sonnet-4-5-20250929","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"a","name":"x","input":{"k":1}}],"stop_reason":"tool_use","usage":{"input_tokens":40,"cache_read_input_tokens":60,"cache_creation_input_tokens":5,"output_tokens":7}}`), model.Response{Text: "a", StopReason: "tool_use", Usage: usage, Calls: []events.ToolCall{use("a", "x", `{"k":1}`)}}},
 	}
 	for _, tt := range tests {
@@ -178,6 +180,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		{"cut in the middle", "unavailable", wiretest.Cut(start, text(0, "a")[0]), true, unknown, 0, ""},
 		{"ended in the middle", "unavailable", sse(start, text(0, "a")[0]), true, unknown, 0, "before the answer did"},
 		{"nothing", "unavailable", sse(), true, nil, 0, ""},
+		{"an error that is billed, not streamed", "overloaded", wiretest.Raw("application/json", `{"error":{"type":"overloaded_error","message":"busy"},"model":"claude-sonnet-4-5-20250929","usage":{"input_tokens":40,"cache_read_input_tokens":60,"cache_creation_input_tokens":5,"output_tokens":7}}`), true, &usage, 0, "busy"},
 		{"no JSON", "malformed_answer", wiretest.SSE("{"), true, nil, 0, ""},
 		{"overloaded inside the stream", "overloaded", sse(start, `{"type":"error","error":{"type":"overloaded_error","message":"busy"}}`), true, unknown, 0, "busy"},
 		{"overloaded at once", "overloaded", sse(`{"type":"error","error":{"type":"overloaded_error","message":"busy"}}`), true, nil, 0, "busy"},

@@ -111,6 +111,8 @@ func TestChatServersDiffer(t *testing.T) {
 			"no arguments, not streamed", raw("application/json", `{"model":"m-1","choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"x"}}]}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`),
 			model.Response{StopReason: "tool_use", Usage: events.Usage{Input: 3, Output: 2}, Calls: []events.ToolCall{toolCall("a", "x", `{}`)}},
 		},
+		{"an error after it had finished", sse(chatText("hi"), chatStop("stop"), `{"error":{"message":"too late"}}`), model.Response{Text: "hi", StopReason: "end_turn", Usage: missing}},
+		{"no JSON after it had finished", sse(chatText("hi"), chatStop("stop"), `{"usage":`, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: missing}},
 		{"cut off at its length", sse(chatText("hi"), chatStop("length"), chatUsage, done), model.Response{Text: "hi", StopReason: "max_tokens", Usage: usage107}},
 		{"filtered", sse(chatText("hi"), chatStop("content_filter"), chatUsage, done), model.Response{Text: "hi", StopReason: "refusal", Usage: usage107}},
 		{"refused in its own field", sse(`{"model":"m-1","choices":[{"delta":{"refusal":"I won't."}}]}`, chatStop("stop"), chatUsage, done), model.Response{Text: "I won't.", StopReason: "refusal", Usage: usage107}},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/internal/wire"
+	"github.com/daybookhq/daybook/redact"
 )
 
 // Wire formats, which [events.Block.Format] names. Stored; never renamed.
@@ -66,7 +67,7 @@ func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "openai.C
 type Model struct {
 	cfg     Config
 	client  sdk.Client
-	secrets []string
+	secrets redact.Values
 }
 
 var _ model.Streamer = (*Model)(nil)
@@ -103,14 +104,16 @@ func New(cfg Config) (*Model, error) {
 		opts = append(opts, option.WithBaseURL(cfg.BaseURL))
 	}
 	m := &Model{cfg: cfg}
+	var secrets []string
 	if cfg.Key != "" {
 		opts = append(opts, option.WithAPIKey(cfg.Key))
-		m.secrets = append(m.secrets, cfg.Key)
+		secrets = append(secrets, cfg.Key)
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Headers)) {
 		opts = append(opts, option.WithHeader(name, cfg.Headers[name]))
-		m.secrets = append(m.secrets, cfg.Headers[name])
+		secrets = append(secrets, cfg.Headers[name])
 	}
+	m.secrets = redact.NewValues(secrets...)
 	m.client = sdk.Client{Options: opts}
 	return m, nil
 }

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -193,6 +194,51 @@ func TestTheCallersEnd(t *testing.T) {
 		_, err = m.Call(ctx, ask("hello"))
 		var e *model.Error
 		if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &e) {
+			t.Errorf("Call = %v", err)
+		}
+		synctest.Wait()
+	})
+}
+
+// TestKeysAreInNoError: whatever a server does with a key, and wherever its words are cut.
+func TestKeysAreInNoError(t *testing.T) {
+	b64 := base64.StdEncoding.EncodeToString([]byte("x" + canary))
+	for name, reply := range map[string]http.HandlerFunc{
+		"cut in the middle":     sse(strings.Repeat("x", 40) + canary),
+		"in the code":           refuse(400, `{"error":{"code":"`+canary+`","message":"no"}}`),
+		"encoded":               refuse(400, `{"error":{"message":"`+b64+`"}}`),
+		"two of them":           sse(`{"error":{"message":"` + canary + ` header-canary-77"}}`),
+		"in a code in a stream": sse(`{"error":{"code":"` + canary + `","message":"no"}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := serve(t, reply).model(t, openai.Chat, func(c *openai.Config) {
+				c.Headers = map[string]string{"X-Other": "header-canary-77", "X-Short": "no"}
+			})
+			_, e := call(t, m, ask("hello"))
+			if said := e.Error(); strings.Contains(said, canary[:12]) || strings.Contains(said, "header-canary") || strings.Contains(said, b64[4:20]) {
+				t.Errorf("a secret in %q", said)
+			}
+		})
+	}
+}
+
+// TestTheCallersEndKeepsTheBill: what was billed before the caller's time was up is
+// known, if only that nobody knows how much.
+func TestTheCallersEndKeepsTheBill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := []string{"data: " + chatUsage + "\n\n"}
+		for range 100 {
+			lines = append(lines, ": still here\n\n")
+		}
+		m, err := openai.New(openai.Config{API: openai.Chat, BaseURL: "http://model.test/v1", Transport: slow{lines}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		_, err = m.Call(ctx, ask("hello"))
+		var e *model.Error
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || e.Usage == nil || e.Usage.Output != 7 || e.Model != "m-1" {
 			t.Errorf("Call = %v", err)
 		}
 		synctest.Wait()

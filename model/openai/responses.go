@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/daybookhq/daybook/events"
@@ -126,7 +127,7 @@ type outputItem struct {
 
 type responsesEvent struct {
 	Type     string          `json:"type"`
-	Index    int             `json:"output_index"`
+	Index    *int            `json:"output_index"`
 	Delta    json.RawMessage `json:"delta"`
 	Item     *outputItem     `json:"item"`
 	Response *response       `json:"response"`
@@ -135,9 +136,11 @@ type responsesEvent struct {
 
 type responsesAnswer struct {
 	told  func(model.Delta)
-	items map[int]outputItem // that are done, by output index
-	calls map[int]int        // output index → index of the call
-	last  *response          // the response as it was last described
+	items []outputItem // that are done, in order of output index
+	at    []int        // output index of each of items
+	calls map[int]int  // output index → index of the call
+	begun int          // calls so far
+	last  *response    // the response as it was last described
 	ended bool
 }
 
@@ -159,10 +162,11 @@ func (a *responsesAnswer) Event(data []byte, whole bool) (bool, error) {
 		if err := json.Unmarshal(data, &r); err != nil {
 			return false, wire.Malformed(data, err)
 		}
-		a.last, a.ended = &r, true
+		a.last = &r
 		if r.Status == "failed" || len(r.Output) == 0 && len(r.Error) > 0 && string(r.Error) != "null" {
 			return false, wire.NewFailure(r.Error)
 		}
+		a.ended = true
 		return true, nil
 	}
 	var e responsesEvent
@@ -178,21 +182,22 @@ func (a *responsesAnswer) Event(data []byte, whole bool) (bool, error) {
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		a.tell(e, model.Delta{Kind: events.BlockReasoning})
 	case "response.function_call_arguments.delta":
-		a.tell(e, model.Delta{Kind: events.BlockCall, Call: a.calls[e.Index]})
+		a.tell(e, model.Delta{Kind: events.BlockCall, Call: a.call(e.Index)})
 	case "response.output_item.added":
 		if e.Item != nil && e.Item.Type == "function_call" {
 			if a.calls == nil {
 				a.calls = map[int]int{}
 			}
-			a.calls[e.Index] = len(a.calls)
-			a.told(model.Delta{Kind: events.BlockCall, Call: a.calls[e.Index], Name: e.Item.Name})
+			n := a.begun
+			a.begun++
+			if e.Index != nil {
+				a.calls[*e.Index] = n
+			}
+			a.told(model.Delta{Kind: events.BlockCall, Call: n, Name: e.Item.Name})
 		}
 	case "response.output_item.done":
 		if e.Item != nil {
-			if a.items == nil {
-				a.items = map[int]outputItem{}
-			}
-			a.items[e.Index] = *e.Item
+			a.done(e.Index, *e.Item)
 		}
 	case "response.completed", "response.incomplete":
 		a.ended = a.last != nil
@@ -221,17 +226,40 @@ func (a *responsesAnswer) tell(e responsesEvent, d model.Delta) {
 	}
 }
 
+// call returns the call that a delta is about: the last one, where the server gives no index.
+func (a *responsesAnswer) call(index *int) int {
+	if index != nil {
+		if n, ok := a.calls[*index]; ok {
+			return n
+		}
+	}
+	return max(a.begun-1, 0)
+}
+
+// done keeps an item in its place; one without an index is another, and the last.
+func (a *responsesAnswer) done(index *int, it outputItem) {
+	at := 0
+	if n := len(a.at); n > 0 {
+		at = a.at[n-1] + 1
+	}
+	if index != nil {
+		at = *index
+	}
+	i, found := slices.BinarySearch(a.at, at)
+	if found {
+		a.items[i] = it
+		return
+	}
+	a.at, a.items = slices.Insert(a.at, i, at), slices.Insert(a.items, i, it)
+}
+
 func (a *responsesAnswer) Finish() (model.Response, error) {
 	if !a.ended {
 		return model.Response{}, &model.Error{Kind: "unavailable", Retryable: true, Err: errCut}
 	}
 	items := a.last.Output
 	if len(items) == 0 { // some servers describe the end without what led to it
-		for i := 0; len(items) < len(a.items) && i < 1<<16; i++ {
-			if it, ok := a.items[i]; ok {
-				items = append(items, it)
-			}
-		}
+		items = a.items
 	}
 	if len(items) == 0 && a.last.Status != "incomplete" {
 		return model.Response{}, &model.Error{Kind: "malformed_answer", Retryable: true, Err: errors.New("the answer has no output")}
@@ -272,15 +300,15 @@ func (a *responsesAnswer) Finish() (model.Response, error) {
 	}
 	r.Text = strings.Join(texts, "\n\n")
 	r.Blocks = model.NeededBlocks(bs)
-	r.StopReason = responsesStop(a.last.Incomplete.Reason, refused, len(r.Calls) > 0)
+	r.StopReason = responsesStop(a.last, refused, len(r.Calls) > 0)
 	return r, nil
 }
 
-func responsesStop(incomplete string, refused, calls bool) string {
+func responsesStop(last *response, refused, calls bool) string {
 	switch {
-	case incomplete == "content_filter" || refused:
+	case last.Incomplete.Reason == "content_filter" || refused:
 		return "refusal"
-	case incomplete != "":
+	case last.Incomplete.Reason != "", last.Status == "incomplete": // some give no reason
 		return "max_tokens"
 	case calls:
 		return "tool_use"

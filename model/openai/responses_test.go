@@ -96,3 +96,19 @@ func TestResponsesThatAreNone(t *testing.T) {
 		})
 	}
 }
+
+// TestResponsesWithoutIndex: items without an output_index are all kept, and an
+// answer that is incomplete for no reason was cut off.
+func TestResponsesWithoutIndex(t *testing.T) {
+	item := func(id string) string {
+		return `{"type":"response.output_item.done","item":{"type":"function_call","call_id":"` + id + `","name":"x","arguments":"{}"}}`
+	}
+	s := serve(t, sse(item("a"), item("b"), `{"type":"response.incomplete","response":{"model":"m-1","status":"incomplete","output":[]}}`))
+	got, e := call(t, s.model(t, openai.Responses), ask("hello"))
+	if e != nil {
+		t.Fatal(e)
+	}
+	if len(got.Calls) != 2 || got.Calls[0].ProviderID != "a" || got.Calls[1].ProviderID != "b" || got.StopReason != "max_tokens" {
+		t.Errorf("answer %+v", got)
+	}
+}

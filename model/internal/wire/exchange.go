@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/redact"
 )
 
 // Answer is what is put together from a stream.
@@ -43,7 +45,7 @@ type Exchange struct {
 	Decode  func(*http.Response) (d Decoder, data func() []byte)
 	Idle    time.Duration
 	Now     func() time.Time
-	Secrets []string // never in an error
+	Secrets redact.Values // never in an error, in no encoding
 }
 
 // Do makes the call and has a put its answer together.
@@ -69,7 +71,7 @@ func (x Exchange) Do(ctx context.Context, a Answer) (model.Response, error) {
 	}
 	heard, err := x.read(res, a)
 	var r model.Response
-	if err == nil || !isAnswer(err) && a.Complete() {
+	if err == nil || a.Complete() { // what goes wrong after the answer takes at most its usage away
 		r, err = a.Finish()
 	}
 	if err != nil {
@@ -114,10 +116,8 @@ func (x Exchange) read(res *http.Response, a Answer) (heard bool, err error) {
 // hide keeps secrets out of the words of a transport.
 func (x Exchange) hide(err error) error {
 	text := err.Error()
-	for _, s := range x.Secrets {
-		if s != "" && strings.Contains(text, s) {
-			return fmt.Errorf("%s", strings.ReplaceAll(text, s, "[withheld]"))
-		}
+	if clean := x.Secrets.Replace(text, withheld); clean != text {
+		return errors.New(clean)
 	}
 	return err
 }
@@ -128,7 +128,11 @@ func (x Exchange) failed(ctx, watched context.Context, res *http.Response, a Ans
 	var out *model.Error
 	switch e := err.(type) {
 	case *Failure:
-		out = Refusal{Status: e.Status, Header: res.Header, Code: e.Code, Message: e.Message}.Error(x.Now(), x.Secrets...)
+		out = Refusal{Status: e.Status, Header: res.Header, Code: e.Code, Message: e.Message}.Error(x.Now(), x.Secrets)
+	case *malformed:
+		// Cut only after secrets are out: half of one would be left.
+		said := fmt.Errorf("the server sent %.60q: %w", x.Secrets.Replace(string(e.data), withheld), x.hide(e.err))
+		out = &model.Error{Kind: "malformed_answer", Retryable: true, Err: said}
 	case *model.Error:
 		e.Err = x.hide(e.Err)
 		out = e
@@ -136,7 +140,11 @@ func (x Exchange) failed(ctx, watched context.Context, res *http.Response, a Ans
 		broken := Broken(ctx, watched, x.hide(fmt.Errorf("read answer: %w", err)))
 		var ok bool
 		if out, ok = broken.(*model.Error); !ok {
-			return broken
+			if _, known := a.Spent(); known == nil && !heard {
+				return broken
+			}
+			// The caller's end, after something was billed: that stays known.
+			out = &model.Error{Kind: "timeout", Retryable: true, Err: broken}
 		}
 	}
 	out.Model, out.Usage = a.Spent()
@@ -144,15 +152,6 @@ func (x Exchange) failed(ctx, watched context.Context, res *http.Response, a Ans
 		out.Usage = &events.Usage{Missing: true}
 	}
 	return out
-}
-
-// isAnswer reports whether an error is something that the server said.
-func isAnswer(err error) bool {
-	switch err.(type) {
-	case *Failure, *model.Error:
-		return true
-	}
-	return false
 }
 
 // Failure is a refusal inside a stream.
@@ -179,8 +178,15 @@ func NewFailure(raw json.RawMessage) *Failure {
 
 // Malformed is the error for data that is not what the format has there.
 func Malformed(data []byte, err error) error {
-	return &model.Error{Kind: "malformed_answer", Retryable: true, Err: fmt.Errorf("the server sent %.60q: %w", data, err)}
+	return &malformed{data: bytes.Clone(data), err: err}
 }
+
+type malformed struct {
+	data []byte
+	err  error
+}
+
+func (e *malformed) Error() string { return e.err.Error() }
 
 // refused reads an answer that is none.
 func (x Exchange) refused(res *http.Response, text []byte) error {
@@ -189,7 +195,7 @@ func (x Exchange) refused(res *http.Response, text []byte) error {
 	if r.Message == "" && !json.Valid(text) && strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
 		r.Message = string(text)
 	}
-	return r.Error(x.Now(), x.Secrets...)
+	return r.Error(x.Now(), x.Secrets)
 }
 
 // readError finds code and message of an error object, as servers write it:

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/redact"
 )
 
 // MaxBody is how much of an answer is read, its envelope included.
@@ -117,15 +118,14 @@ type Refusal struct {
 // quota are codes for a limit that waiting does not lift.
 var quota = []string{"insufficient_quota", "billing_", "credit balance", "quota_exceeded"}
 
-// Error says what a refusal means. Secrets are taken out of the provider's words.
-func (r Refusal) Error(now time.Time, secrets ...string) *model.Error {
-	text := r.Message
-	for _, s := range secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "[withheld]")
-		}
-	}
-	text = short(text)
+// withheld stands where a secret was.
+const withheld = "[withheld]"
+
+// Error says what a refusal means. Secrets are taken out of the provider's words
+// before they are cut: half of one would be left.
+func (r Refusal) Error(now time.Time, secrets redact.Values) *model.Error {
+	r.Code = secrets.Replace(r.Code, withheld)
+	text := short(secrets.Replace(r.Message, withheld))
 	e := &model.Error{}
 	switch code := strings.ToLower(r.Code); {
 	case r.Status == http.StatusTooManyRequests, strings.Contains(code, "rate_limit"):
