@@ -19,7 +19,9 @@ func (a *app) eraseCommand() *cobra.Command {
 		Long: `Destroys the key of an owner's exact results, for good. Workers with a seal key keep what
 destructive tools returned, exactly, encrypted under a key of the owner; without it nobody can
 read it again, and nothing of the owner's is sealed from now on. What agents remembered in the
-owner's runs is deleted, unless another owner's remembered the same, and nothing more is kept.
+owner's runs is deleted, and nothing more is kept. A note stays if runs of another owner
+remembered the same, or a run without an owner did: such a note is nobody's in particular, and
+no erasure takes it. How many stayed is printed; ledgerctl memory forget takes single notes.
 Shared documents stay (ledgerctl shared rm). What is recorded stays:
 events, calls and costs, which were redacted before they were stored, and that the effects
 took effect, so none is made twice; a replay hands back the redacted result.
@@ -48,6 +50,10 @@ Backups of the database still hold the key: they count as erased once they are g
 				}
 				_, err = fmt.Fprintf(a.out, "owner %q of tenant %q is erased (%s, by %s): %d exact results cannot be read any more, %d notes and %d moments are deleted\n",
 					clean(e.Owner), clean(e.Tenant), stamp(e.At), clean(e.By), e.Sealed, e.Notes, e.Moments)
+				if stay := e.StayNobody + e.StayOthers; err == nil && stay > 0 {
+					_, err = fmt.Fprintf(a.out, "%d notes stay: %d that runs without an owner remembered too, %d that runs of other owners did (ledgerctl memory forget takes single notes)\n",
+						stay, e.StayNobody, e.StayOthers)
+				}
 				return err
 			})
 		},

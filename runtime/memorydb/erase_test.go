@@ -45,7 +45,7 @@ func TestEraseOwner(t *testing.T) {
 			}
 		}
 		e, err := st.Erase(t.Context(), "a", "ada", "dpo")
-		if err != nil || e.Notes != 1 || e.Moments != 1 {
+		if err != nil || e.Notes != 1 || e.Moments != 1 || e.StayNobody != 1 || e.StayOthers != 1 {
 			t.Fatalf("%+v, %v", e, err)
 		}
 		want := []string{"berry of both", "berry of bob alone", "berry of nobody and ada"}
@@ -70,7 +70,7 @@ func TestEraseOwner(t *testing.T) {
 			t.Errorf("a moment for an erased owner: %v", err)
 		}
 		again, err := st.Erase(t.Context(), "a", "ada", "somebody else")
-		if err != nil || again.Notes != 0 || again.By != "dpo" || !again.At.Equal(e.At) {
+		if err != nil || again.Notes != 0 || again.StayNobody+again.StayOthers != 0 || again.By != "dpo" || !again.At.Equal(e.At) {
 			t.Errorf("again: %+v, %v", again, err)
 		}
 		if _, err := st.Erase(t.Context(), "a", "stranger", "dpo"); !errors.Is(err, ledger.ErrNotFound) {

@@ -3,8 +3,9 @@ package shelf
 import (
 	"context"
 	"errors"
-	"iter"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/daybookhq/daybook/internal/strictyaml"
 	"github.com/daybookhq/daybook/redact"
@@ -114,33 +115,84 @@ func (r *reader) sharedMemory(m *strictyaml.Map) func() error {
 			if p.Shared == nil {
 				return nil, errors.New("shared_memory: this program has none in a database (shelf.Parts.Shared)")
 			}
-			return sharedmemory.Tools(joined{folders, p.Shared})
+			return sharedmemory.Tools(joined{{"the folders", folders}, {"the ledger's database", p.Shared}})
 		})
 		return nil
 	}
 }
 
 // joined are the stores of several providers, in their order.
-type joined []sharedmemory.Provider
+type joined []struct {
+	name string
+	from sharedmemory.Provider
+}
 
-// Snapshot is that of the first that is not connected, if there is one: a list
-// without its stores would say that they are gone.
+// maxJoined bounds what a provider yields before it is looked at: more than any
+// list shows.
+const maxJoined = 10_000
+
+// Snapshot has the stores of those that are connected, and says which are not:
+// a list that was silent would say that their stores are gone. If none is, it is
+// that of the first that is not. A store that two of them have is left out, and
+// said: one would hide the other.
 func (j joined) Snapshot(ctx context.Context, c sharedmemory.Context) (sharedmemory.Snapshot, error) {
-	var all []iter.Seq[sharedmemory.Store]
+	var all []sharedmemory.Store
+	var missing []string
+	var away sharedmemory.Snapshot
+	var failed error
+	connected := false
+	in := map[string]string{} // id of a store → name of its provider
+	twice := map[string]bool{}
 	for _, p := range j {
-		s, err := p.Snapshot(ctx, c)
-		if err != nil || s.State != sharedmemory.Connected || s.Stores == nil {
-			return s, err
+		s, err := p.from.Snapshot(ctx, c)
+		switch {
+		case ctx.Err() != nil:
+			return sharedmemory.Snapshot{}, context.Cause(ctx)
+		case err != nil:
+			failed = errors.Join(failed, err)
+			missing = append(missing, "those of "+p.name+" cannot be read")
+			continue
+		case s.State == sharedmemory.Connected && s.Stores == nil:
+			return s, nil // no answer
+		case s.State != sharedmemory.Connected:
+			if away.State == 0 {
+				away = s
+			}
+			why := "those of " + p.name + " are away, retry later"
+			if s.Message != "" {
+				why += " (" + s.Message + ")"
+			}
+			missing = append(missing, why)
+			continue
 		}
-		all = append(all, s.Stores)
-	}
-	return sharedmemory.Snapshot{State: sharedmemory.Connected, Stores: func(yield func(sharedmemory.Store) bool) {
-		for _, stores := range all {
-			for s := range stores {
-				if !yield(s) {
-					return
+		connected = true
+		if s.Message != "" {
+			missing = append(missing, s.Message)
+		}
+		n := 0
+		for st := range s.Stores {
+			if n++; n > maxJoined {
+				return sharedmemory.Snapshot{}, fmt.Errorf("%s have more than %d stores", p.name, maxJoined)
+			}
+			if st != nil {
+				id := st.Info().ID
+				if first, there := in[id]; there && first != p.name && !twice[id] {
+					twice[id] = true
+					missing = append(missing, fmt.Sprintf("%s is in %s and in %s, and people must rename one", id, first, p.name))
+				}
+				if in[id] == "" {
+					in[id] = p.name
 				}
 			}
+			all = append(all, st)
 		}
-	}}, nil
+	}
+	switch {
+	case !connected && away.State != 0:
+		return away, nil
+	case !connected:
+		return sharedmemory.Snapshot{}, failed
+	}
+	all = slices.DeleteFunc(all, func(st sharedmemory.Store) bool { return st != nil && twice[st.Info().ID] })
+	return sharedmemory.Snapshot{State: sharedmemory.Connected, Message: strings.Join(missing, "; "), Stores: slices.Values(all)}, nil
 }

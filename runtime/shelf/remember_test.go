@@ -2,6 +2,7 @@ package shelf_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,15 +73,31 @@ func TestMemoryIsFencedByRoot(t *testing.T) {
 // stores is a provider of stores in a database.
 type stores struct {
 	state sharedmemory.State
+	ids   []string
 	err   error
 }
 
-func (s stores) Snapshot(context.Context, sharedmemory.Context) (sharedmemory.Snapshot, error) {
-	return sharedmemory.Snapshot{State: s.state, Message: "the database rests", Stores: slices.Values([]sharedmemory.Store{})}, s.err
+type empty struct {
+	sharedmemory.Store
+	id string
 }
 
-// Stores of folders are for the tenants that they name, and no list is told
-// without the stores of a database that is away.
+func (e empty) Info() sharedmemory.Info { return sharedmemory.Info{ID: e.id} }
+
+func (s stores) Snapshot(context.Context, sharedmemory.Context) (sharedmemory.Snapshot, error) {
+	all := []sharedmemory.Store{}
+	for _, id := range s.ids {
+		all = append(all, empty{id: id})
+	}
+	why := ""
+	if s.state == sharedmemory.Unavailable {
+		why = "the database rests"
+	}
+	return sharedmemory.Snapshot{State: s.state, Message: why, Stores: slices.Values(all)}, s.err
+}
+
+// Stores of folders are for the tenants that they name, and a list is told
+// without the stores of a database that is away only if it says so.
 func TestSharedFolders(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"all", "acme"} {
@@ -96,9 +113,24 @@ func TestSharedFolders(t *testing.T) {
 			t.Errorf("%s sees %q, %v", tenant, got, err)
 		}
 	}
-	reg = registry(t, dir, text, shelf.Parts{Shared: stores{state: sharedmemory.Unavailable}})
-	got, err := call(t, reg, "memory_list", `{}`, tools.Invocation{Tenant: "acme"})
-	if err != nil || !strings.Contains(got, "the database rests") || strings.Contains(got, "for-all") {
-		t.Errorf("with the database away: %q, %v", got, err)
+	if err := os.WriteFile(filepath.Join(dir, "all", "a.md"), []byte("otters swim"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, s := range map[string]stores{
+		"the database rests": {state: sharedmemory.Unavailable}, "database cannot be read": {err: errors.New("a defect")}, "for-all is in the folders": {state: sharedmemory.Connected, ids: []string{"for-all"}},
+	} {
+		reg := registry(t, dir, text, shelf.Parts{Shared: s})
+		got, err := call(t, reg, "memory_list", `{}`, tools.Invocation{Tenant: "acme"})
+		if err != nil || !strings.Contains(got, what) || !strings.Contains(got, "for-acme") {
+			t.Errorf("%s: listed %q, %v", what, got, err)
+		}
+		got, err = call(t, reg, "memory_read", `{"store":"for-all","path":"/a.md"}`, tools.Invocation{Tenant: "acme"})
+		if err != nil || strings.Contains(got, "otters swim") != (s.ids == nil) || strings.Contains(got, what) != (s.ids != nil) {
+			t.Errorf("%s: read %q, %v", what, got, err)
+		}
+		got, err = call(t, reg, "memory_read", `{"store":"of-ledger","path":"/a.md"}`, tools.Invocation{Tenant: "acme"})
+		if err != nil || !strings.Contains(got, what) {
+			t.Errorf("%s: a store that is not there: %q, %v", what, got, err)
+		}
 	}
 }

@@ -68,6 +68,7 @@ func normalizeSnapshot(raw Snapshot) (snapshot, error) {
 		s.message = EchoUntrusted(raw.Message)
 		return s, nil
 	case Connected:
+		s.message = EchoUntrusted(raw.Message)
 	default:
 		return s, errMalformed
 	}

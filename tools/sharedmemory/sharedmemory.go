@@ -56,7 +56,8 @@ const (
 type Snapshot struct {
 	State State
 	// Message says why, to the model, when Unavailable; it is cut to one line. Empty
-	// means a standard text.
+	// means a standard text. With Connected it says which stores are missing, and
+	// why: the list ends with it, and a store that is not there is refused with it.
 	Message string
 	// Stores belong to Connected and may be no more than ranged over once. Nil is
 	// no answer; [slices.Values] of an empty slice says that there are none.

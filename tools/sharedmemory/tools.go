@@ -1,6 +1,7 @@
 package sharedmemory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,11 +120,13 @@ func (m *memory) open(ctx context.Context, inv *tools.Invocation) (snapshot, *Re
 
 // resolve finds the store of a call in its snapshot.
 func (s *snapshot) resolve(id string) (bound, *Refusal) {
-	if len(s.stores) == 0 {
-		return bound{}, refuse(ReasonNoStores, noStores)
-	}
 	b, ok := s.find(id)
-	if !ok {
+	switch {
+	case !ok && s.message != "":
+		return bound{}, refuse(ReasonUnavailable, "Store %q is not among those that can be reached. %s", EchoUntrusted(id), s.missing())
+	case len(s.stores) == 0:
+		return bound{}, refuse(ReasonNoStores, noStores)
+	case !ok:
 		return bound{}, storeNotFound(id)
 	}
 	return b, nil
@@ -248,10 +251,18 @@ func (m *memory) read(ctx context.Context, inv *tools.Invocation, in readArgumen
 	return answered(inv, SanitizeContent(doc.Content), d), nil
 }
 
+// missing says that stores are, if so.
+func (s *snapshot) missing() string {
+	if s.message == "" {
+		return ""
+	}
+	return "Not all stores can be reached: " + s.message
+}
+
 // text lists the stores.
 func (s *snapshot) text() string {
 	if len(s.stores) == 0 {
-		return noStores
+		return cmp.Or(s.missing(), noStores)
 	}
 	var b strings.Builder
 	b.WriteString(Frame + "\n")
@@ -267,6 +278,9 @@ func (s *snapshot) text() string {
 		b.WriteByte('\n')
 	}
 	b.WriteString("List the documents of one with memory_list and its name as store.")
+	if m := s.missing(); m != "" {
+		b.WriteString("\n" + m)
+	}
 	return b.String()
 }
 
