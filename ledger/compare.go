@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/daybookhq/daybook/events"
 )
@@ -14,6 +16,14 @@ import (
 // does not have, although each is committed before anything is told of it. The
 // error is a [RollbackError] then.
 func Compare(ctx context.Context, st ReconcileStore, journal events.Reader) error {
+	return CompareLogged(ctx, st, journal, slog.New(slog.DiscardHandler))
+}
+
+// sayEvery is how long a comparison works without a word.
+const sayEvery = 5 * time.Second
+
+// CompareLogged is [Compare] that says every 5 seconds how far it is.
+func CompareLogged(ctx context.Context, st ReconcileStore, journal events.Reader, log *slog.Logger) error {
 	at, err := journal.Position(ctx)
 	if err != nil {
 		return err
@@ -32,11 +42,17 @@ func Compare(ctx context.Context, st ReconcileStore, journal events.Reader) erro
 	if at.First > at.Last {
 		return nil
 	}
-	reason := ""
+	reason, said := "", time.Now()
 	err = c.batches(ctx, at, func(batch []Incoming) error {
 		k, err := st.Known(ctx, batch)
 		if err != nil {
 			return err
+		}
+		if now := time.Now(); now.Sub(said) >= sayEvery {
+			said = now
+			seq := batch[len(batch)-1].Message.Sequence
+			log.InfoContext(ctx, "comparing the database with the journal before any work: nothing is claimed until it is done",
+				"message", seq, "last", at.Last, "of", at.Last-at.First+1, "left", at.Last-min(seq, at.Last))
 		}
 		for _, in := range batch {
 			for _, e := range in.Events {

@@ -23,6 +23,12 @@ type Maintenance interface {
 	Maintain(ctx context.Context) ([]string, error)
 }
 
+// comparedOnce is a store that knows what was compared in this process already, by
+// a worker beside this projector.
+type comparedOnce interface {
+	CompareFirst(ctx context.Context, journal events.Reader) error
+}
+
 // compare compares the database with the journal, as often as needed: it
 // returns an error only when ctx ends.
 func (p *Projector) compare(ctx context.Context) error {
@@ -32,7 +38,10 @@ func (p *Projector) compare(ctx context.Context) error {
 		return nil
 	}
 	return p.retry(ctx, "compare the database with the journal", func(ctx context.Context) error {
-		return Compare(ctx, keeper, reader)
+		if s, ok := p.store.(comparedOnce); ok {
+			return s.CompareFirst(ctx, reader)
+		}
+		return CompareLogged(ctx, keeper, reader, p.cfg.Logger)
 	})
 }
 

@@ -104,6 +104,27 @@ func (s *Store) comparing(ctx context.Context, f func() error) error {
 	return f()
 }
 
+// CompareFirst compares the database with the journal of [Store.Guard], unless
+// that was done since its server started: a worker and a projector of one process
+// do it once between them. Without a guard it compares with journal each time.
+func (s *Store) CompareFirst(ctx context.Context, journal events.Reader) error {
+	s.guard.mu.Lock()
+	guarded := s.guard.journal != nil
+	s.guard.mu.Unlock()
+	if !guarded {
+		return ledger.CompareLogged(ctx, s, journal, s.cfg.Logger)
+	}
+	var now string
+	err := s.db.Read(ctx, func(ctx context.Context, tx Tx) (err error) {
+		now, err = incarnationOf(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.compareFirst(ctx, now)
+}
+
 // compareFirst compares the server of an incarnation, unless somebody else does
 // or just did.
 func (s *Store) compareFirst(ctx context.Context, incarnation string) error {
@@ -123,7 +144,7 @@ func (s *Store) compareFirst(ctx context.Context, incarnation string) error {
 	if done {
 		return nil
 	}
-	err := ledger.Compare(context.WithValue(ctx, server{}, incarnation), s, journal)
+	err := ledger.CompareLogged(context.WithValue(ctx, server{}, incarnation), s, journal, s.cfg.Logger)
 	switch {
 	case errors.Is(err, ledger.ErrUnavailable): // also a database that went back
 		return err

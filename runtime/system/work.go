@@ -53,7 +53,7 @@ func (s *System) Work(ctx context.Context, cfg runtime.Config, project bool) (er
 		_, err := ledger.ProjectTail(ctx, s.Store, consumer, worker)
 		return err
 	}
-	cfg.Compare = func(ctx context.Context) error { return ledger.Compare(ctx, s.Store, consumer) }
+	cfg.Compare = func(ctx context.Context) error { return s.Store.CompareFirst(ctx, consumer) }
 	w, err := runtime.NewWorker(cfg)
 	if err != nil {
 		return err
