@@ -13,6 +13,7 @@ import (
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/anthropic"
 	"github.com/daybookhq/daybook/model/openai"
+	"github.com/daybookhq/daybook/redact"
 )
 
 const modelConfigUsage = "file that says which model providers there are, docs/models.md (DAYBOOK_MODEL_CONFIG)"
@@ -90,11 +91,20 @@ func (w *workerFlags) readModel(m *strictyaml.Map, name string) openai.Config {
 			c.Headers[k] = h.Text(k)
 			if strings.HasPrefix(c.Headers[k], "secret://") {
 				c.Headers[k] = w.secret(h, k)
+			} else if b, err := plain.JSON(map[string]string{k: c.Headers[k]}); err != nil || redact.HasMarker(b.Bytes()) || credential.MatchString(k) {
+				h.Fault(k, "this looks like a secret, which does not belong in here: write secret://NAME, and the value in a file: --secret NAME=FILE")
 			}
 		}
 	}
 	if m.IsMap("fields") {
-		v := m.JSON("fields", func(_ int, _, s string) any { return s })
+		asked := false
+		v := m.JSON("fields", func(_ int, _, s string) any {
+			asked = asked || strings.HasPrefix(s, "secret://")
+			return s
+		})
+		if asked { // it would go out as it stands, and the body is hashed and told
+			m.Fault("fields", "secret:// is no value here; secrets go into key or headers")
+		}
 		b, err := json.Marshal(v)
 		if err == nil {
 			err = json.Unmarshal(b, &c.Fields)
@@ -109,6 +119,12 @@ func (w *workerFlags) readModel(m *strictyaml.Map, name string) openai.Config {
 }
 
 var handle = regexp.MustCompile(`^secret://([A-Za-z0-9_.-]{1,64})$`)
+
+// plain tells what looks like a secret, by name or by value.
+var plain = redact.New(redact.Config{})
+
+// credential matches names of headers whose values are secret.
+var credential = regexp.MustCompile(`(?i)(^|[-_])(key|token|secret|auth|authorization|password|cookie)$`)
 
 // given names the secrets that there are.
 func (w *workerFlags) given() string {

@@ -98,6 +98,8 @@ func TestModelConfigFaults(t *testing.T) {
     base_url: http://me:hunter2@127.0.0.1/v1
     fields: 3
     colour: red
+    headers: {X-Token: tell-nobody-1, X-Title: Daybook}
+  - {name: c, api: openai/chat, fields: {user: secret://provider}}
   - api: openai/responses
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -112,7 +114,9 @@ models.yaml:8: models[1].key: the secret named here is not given; none is; start
 models.yaml:9: models[1].base_url: want an address without a password or a query; a key goes into key: secret://NAME
 models.yaml:10: models[1].fields: want fields of the request's body, such as {temperature: 0.2}
 models.yaml:11: models[1].colour: a model has no such field; known fields: name, api, base_url, model, key, thinking, idle, headers, fields
-models.yaml:12: models[2].name: missing; write what agents write as their model, such as gpt-5
+models.yaml:12: models[1].headers.X-Token: this looks like a secret, which does not belong in here: write secret://NAME, and the value in a file: --secret NAME=FILE
+models.yaml:13: models[2].fields: secret:// is no value here; secrets go into key or headers
+models.yaml:14: models[3].name: missing; write what agents write as their model, such as gpt-5
 `
 	if code != exitUsage || out.String() != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, out.String(), want)

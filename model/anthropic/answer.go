@@ -196,7 +196,8 @@ func (a *answer) tell(b *block, kind string, raw json.RawMessage) {
 }
 
 func (a *answer) figure(name string) (n int64, ok bool) {
-	if json.Unmarshal(a.usage[name], &n) != nil || n < 0 {
+	n, ok = wire.Count(a.usage[name])
+	if !ok || n < 0 {
 		return 0, false
 	}
 	return n, true
@@ -214,10 +215,12 @@ func (a *answer) counts() events.Usage {
 	u.CacheRead, _ = a.figure("cache_read_input_tokens")
 	u.CacheWrite, _ = a.figure("cache_creation_input_tokens")
 	var d struct {
-		Thinking int64 `json:"thinking_tokens"`
+		Thinking json.RawMessage `json:"thinking_tokens"`
 	}
-	if json.Unmarshal(a.usage["output_tokens_details"], &d) == nil && d.Thinking > 0 {
-		u.Reasoning = d.Thinking
+	if json.Unmarshal(a.usage["output_tokens_details"], &d) == nil {
+		if n, ok := wire.Count(d.Thinking); ok && n > 0 {
+			u.Reasoning = n
+		}
 	}
 	return model.Uncached(model.Exclusive, u)
 }

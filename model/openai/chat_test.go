@@ -36,6 +36,8 @@ func TestChatServersDiffer(t *testing.T) {
 		{"usage of null", sse(chatText("hi"), chatStop("stop"), `{"choices":[],"usage":null}`, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: missing}},
 		{"usage of nothing", sse(chatText("hi"), chatStop("stop"), `{"choices":[],"usage":{}}`, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: missing}},
 		{"usage of one side", sse(chatText("hi"), chatStop("stop"), `{"choices":[],"usage":{"prompt_tokens":3}}`, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: missing}},
+		{"usage of fractions that are none", sse(chatText("hi"), chatStop("stop"), `{"choices":[],"usage":{"prompt_tokens":3.0,"completion_tokens":2.0,"prompt_tokens_details":[]}}`, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: events.Usage{Input: 3, Output: 2}}},
+		{"usage below zero, since it is too much", sse(chatText("hi"), chatStop("stop"), `{"choices":[],"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":9223372036854775807,"total_tokens":1}}`, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: missing}},
 		{"usage below zero", sse(chatText("hi"), chatStop("stop"), `{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":1}}`, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: missing}},
 		{"usage grows with each chunk", sse(`{"model":"m-1","choices":[{"delta":{"content":"hi"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, `{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: events.Usage{Input: 3, Output: 2}}},
 		{"usage beside the choices", sse(chatText("hi"), chatStop("stop"), `{"choices":[],"x_groq":{"usage":{"prompt_tokens":3,"completion_tokens":2}}}`, done), model.Response{Text: "hi", StopReason: "end_turn", Usage: events.Usage{Input: 3, Output: 2}}},
@@ -173,6 +175,8 @@ func TestChatAnswersThatAreNone(t *testing.T) {
 		{"done after nothing but thoughts", sse(`{"model":"m-1","choices":[{"delta":{"reasoning":"hm"}}]}`, chatUsage, done), "unavailable", true, billed, "before the answer did"},
 		{"aborted", sse(chatCalls(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`), chatStop("abort"), chatUsage, done), "unavailable", true, billed, "abort"},
 		{"cancelled", sse(chatText("hi"), chatStop("cancelled"), chatUsage, done), "unavailable", true, billed, "cancelled"},
+		{"a refusal in numbers and words", sse(`{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}`), "invalid_request", false, nil, "INVALID_ARGUMENT"},
+		{"calls without end", sse(chatCalls(strings.TrimSuffix(strings.Repeat(`{"function":{"name":"x","arguments":"{}"}},`, 513), ",")), chatStop("stop"), done), "malformed_answer", true, nil, "over 512 calls"},
 		{"an error as its reason", sse(chatText("hi"), chatStop("error"), chatUsage, done), "unavailable", true, billed, ""},
 	}
 	for _, tt := range tests {

@@ -54,12 +54,47 @@ type chatCall struct {
 	arguments wire.Text
 	object    json.RawMessage // arguments that came as an object
 	extra     json.RawMessage
+
+	depth          int // of brackets that are open in arguments
+	quoted, escape bool
+	closed         bool // the first of them was closed again
+	closedWhole    bool // and was JSON then
 }
 
-// whole reports whether its arguments are, so that more of them is another call.
+// whole reports whether its arguments are JSON.
 func (c *chatCall) whole() bool {
 	return c.object != nil || !c.arguments.Empty() && json.Valid([]byte(c.arguments.String()))
 }
+
+// over reports whether more arguments are those of another call. It is asked for each
+// piece, so it looks at the whole only once, when the first bracket is closed.
+func (c *chatCall) over() bool {
+	const short = 64 // what is no object is
+	return c.object != nil || c.closedWhole || !c.closed && c.depth == 0 && c.arguments.Len() <= short && c.whole()
+}
+
+// follow takes the next piece of the arguments.
+func (c *chatCall) follow(piece string) {
+	for i := 0; i < len(piece) && !c.closed; i++ {
+		switch b := piece[i]; {
+		case c.escape:
+			c.escape = false
+		case c.quoted:
+			c.escape, c.quoted = b == '\\', b != '"'
+		case b == '"':
+			c.quoted = true
+		case b == '{', b == '[':
+			c.depth++
+		case b == '}', b == ']':
+			if c.depth--; c.depth <= 0 {
+				c.closed, c.closedWhole = true, c.whole()
+			}
+		}
+	}
+}
+
+// maxCalls bounds the calls of one answer.
+const maxCalls = 512
 
 // begun reports whether there is anything of it; an empty delta is no call.
 func (c *chatCall) begun() bool { return c.name != "" || !c.empty() }
@@ -118,6 +153,9 @@ func (a *chatAnswer) Event(data []byte, whole bool) (bool, error) {
 		a.heard = true
 		a.add(&choice.Delta)
 		a.add(&choice.Message)
+		if len(a.calls) > maxCalls {
+			return false, &model.Error{Kind: "malformed_answer", Retryable: true, Err: fmt.Errorf("the answer has over %d calls", maxCalls)}
+		}
 		var why string
 		if json.Unmarshal(choice.FinishReason, &why) == nil && why != "" {
 			a.finished = why
@@ -185,6 +223,7 @@ func (a *chatAnswer) addCall(d *chatCallDelta) {
 	}
 	raw := d.Function.Arguments
 	delta, ok := c.arguments.Add(raw)
+	c.follow(delta)
 	if !ok && len(raw) > 0 && string(raw) != "null" {
 		c.object, delta = bytes.Clone(raw), string(raw)
 	}
@@ -212,7 +251,7 @@ func (a *chatAnswer) callOf(d *chatCallDelta) *chatCall {
 	switch {
 	case last == nil,
 		d.ID != "" && last.id != "" && d.ID != last.id && named, // one index for all
-		named && last.name != "" && last.whole():
+		named && last.name != "" && last.over():
 		c := &chatCall{index: index}
 		a.calls = append(a.calls, c)
 		return c

@@ -6,6 +6,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/model/internal/wire"
 )
 
 // accounts is a server's account of usage, with the names of both formats and
@@ -13,10 +14,10 @@ import (
 type accounts struct {
 	raw json.RawMessage
 
-	PromptTokens     *int64 `json:"prompt_tokens"`
-	CompletionTokens *int64 `json:"completion_tokens"`
-	InputTokens      *int64 `json:"input_tokens"`
-	OutputTokens     *int64 `json:"output_tokens"`
+	PromptTokens     *count `json:"prompt_tokens"`
+	CompletionTokens *count `json:"completion_tokens"`
+	InputTokens      *count `json:"input_tokens"`
+	OutputTokens     *count `json:"output_tokens"`
 	TotalTokens      int64  `json:"total_tokens"`
 
 	PromptDetails     details `json:"prompt_tokens_details"`
@@ -25,14 +26,42 @@ type accounts struct {
 	OutputDetails     details `json:"output_tokens_details"`
 
 	// Of servers that count the cache elsewhere.
-	PromptCacheHit int64 `json:"prompt_cache_hit_tokens"`
-	CachedTokens   int64 `json:"cached_tokens"`
+	PromptCacheHit count `json:"prompt_cache_hit_tokens"`
+	CachedTokens   count `json:"cached_tokens"`
 }
 
 type details struct {
-	Cached     int64 `json:"cached_tokens"`
-	CacheWrite int64 `json:"cache_write_tokens"`
-	Reasoning  int64 `json:"reasoning_tokens"`
+	Cached     count `json:"cached_tokens"`
+	CacheWrite count `json:"cache_write_tokens"`
+	Reasoning  count `json:"reasoning_tokens"`
+}
+
+// count is a number of tokens. What is none is -1, which makes an account one that
+// nobody can go by; null is 0.
+type count int64
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (c *count) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	n, ok := wire.Count(b)
+	if !ok {
+		n = -1
+	}
+	*c = count(n)
+	return nil
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]: details in a form of their own are
+// none, and take nothing away from the counts beside them.
+func (d *details) UnmarshalJSON(b []byte) error {
+	type plain details
+	var p plain
+	if json.Unmarshal(b, &p) == nil {
+		*d = details(p)
+	}
+	return nil
 }
 
 // account reads a usage object; nil if there is none that says anything.
@@ -48,14 +77,14 @@ func account(raw json.RawMessage) *accounts {
 	return a
 }
 
-func (a *accounts) input() *int64 {
+func (a *accounts) input() *count {
 	if a.InputTokens != nil {
 		return a.InputTokens
 	}
 	return a.PromptTokens
 }
 
-func (a *accounts) output() *int64 {
+func (a *accounts) output() *count {
 	if a.OutputTokens != nil {
 		return a.OutputTokens
 	}
@@ -69,7 +98,7 @@ func (a *accounts) usage() events.Usage {
 		return events.Usage{Missing: true}
 	}
 	u := events.Usage{
-		Input: *a.input(), Output: *a.output(),
+		Input: int64(*a.input()), Output: int64(*a.output()),
 		CacheRead:  first(a.PromptDetails.Cached, a.InputDetails.Cached, a.PromptCacheHit, a.CachedTokens),
 		CacheWrite: first(a.PromptDetails.CacheWrite, a.InputDetails.CacheWrite),
 		Reasoning:  first(a.CompletionDetails.Reasoning, a.OutputDetails.Reasoning),
@@ -78,7 +107,7 @@ func (a *accounts) usage() events.Usage {
 		return events.Usage{Missing: true}
 	}
 	// Some servers count reasoning in the total alone, and bill it as output.
-	if beside := a.TotalTokens - u.Input - u.Output; beside > 0 {
+	if beside := int64(a.TotalTokens) - u.Input - u.Output; beside > 0 {
 		u.Output += beside
 		if u.Reasoning == 0 {
 			u.Reasoning = beside
@@ -87,10 +116,10 @@ func (a *accounts) usage() events.Usage {
 	return model.Uncached(model.Inclusive, u)
 }
 
-func first(ns ...int64) int64 {
+func first(ns ...count) int64 {
 	for _, n := range ns {
 		if n != 0 {
-			return n
+			return int64(n)
 		}
 	}
 	return 0

@@ -69,7 +69,7 @@ func (x Exchange) Do(ctx context.Context, a Answer) (model.Response, error) {
 		}
 		return model.Response{}, x.refused(res, text)
 	}
-	heard, err := x.read(res, a)
+	heard, err := x.read(watched, res, a)
 	var r model.Response
 	if err == nil || a.Complete() { // what goes wrong after the answer takes at most its usage away
 		r, err = a.Finish()
@@ -87,7 +87,7 @@ func (x Exchange) Do(ctx context.Context, a Answer) (model.Response, error) {
 }
 
 // read feeds the answer, and reports whether anything of one came.
-func (x Exchange) read(res *http.Response, a Answer) (heard bool, err error) {
+func (x Exchange) read(ctx context.Context, res *http.Response, a Answer) (heard bool, err error) {
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); strings.HasSuffix(kind, "json") {
 		b, err := io.ReadAll(res.Body)
 		if err != nil {
@@ -98,6 +98,9 @@ func (x Exchange) read(res *http.Response, a Answer) (heard bool, err error) {
 	}
 	d, event := x.Decode(res)
 	for d.Next() {
+		if ctx.Err() != nil { // what is buffered already goes on for long
+			return heard, context.Cause(ctx)
+		}
 		data := bytes.TrimSpace(event())
 		if bytes.Equal(data, []byte("[DONE]")) {
 			data = nil
@@ -169,9 +172,20 @@ func NewFailure(raw json.RawMessage) *Failure {
 	if e.Code == "error" { // an event's own type
 		e.Code = ""
 	}
-	var numbered struct{ Code, Status int }
-	if json.Unmarshal(raw, &numbered) == nil {
-		e.Status = max(numbered.Code, numbered.Status)
+	// One may be a number and the other a word: {"code": 400, "status": "INVALID_ARGUMENT"}.
+	var said struct{ Code, Status any }
+	_ = json.Unmarshal(raw, &said) // what is no object says neither
+	for _, v := range []any{said.Code, said.Status} {
+		switch v := v.(type) {
+		case float64:
+			if v >= 300 && v < 600 {
+				e.Status = max(e.Status, int(v))
+			}
+		case string:
+			if e.Code == "" {
+				e.Code = v
+			}
+		}
 	}
 	return e
 }

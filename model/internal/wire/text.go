@@ -30,6 +30,9 @@ func (t *Text) Add(s json.RawMessage) (delta string, ok bool) {
 // Empty reports whether nothing was added.
 func (t *Text) Empty() bool { return len(t.raw) == 0 }
 
+// Len is the size of what was added, as it stands in JSON.
+func (t *Text) Len() int { return len(t.raw) }
+
 // String returns the text so far.
 func (t *Text) String() string { return decode(t.raw) }
 
