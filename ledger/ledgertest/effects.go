@@ -66,6 +66,7 @@ func testMoreEffects(t *testing.T, open func(t *testing.T) Harness) {
 		{"resolve/force is recorded", testResolveForce},
 		{"resolve/a probe of a former holder is fenced", testResolveFencedProbe},
 		{"resolve/what the model is told", testResolveTells},
+		{"resolve/no half of a secret is left where a result is cut", testResolveCutSecret},
 		{"resolve/abandoned is never begun again", testAbandoned},
 		{"resolve/not applied clears the attempts before", testResolveClears},
 		{"scopes/each scope with each recovery", testScopesAndRecoveries},

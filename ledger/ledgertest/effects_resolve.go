@@ -181,6 +181,35 @@ func testResolveFencedProbe(t *testing.T, h Harness) {
 	mustResolve(t, h, v.Ref.OpKey, events.EffectNotApplied, byProbe(c.lease))
 }
 
+// A secret that stands where the cut falls is whole when it is looked for: half of
+// one is not found.
+func testResolveCutSecret(t *testing.T, h Harness) {
+	half := "AK" + "IAQZ7WRT2M"
+	secret := half + "KLX4VBN5"
+	before := func(most int) string { return strings.Repeat("a b ", most/4-3) + secret + strings.Repeat(" c", most) }
+	_, v := doubtful(t, h)
+	sources := []events.Source{{Title: "of " + secret, URL: "https://example.com/?q=" + secret}}
+	s := mustResolve(t, h, v.Ref.OpKey, events.EffectApplied, func(r *ledger.Resolution) {
+		r.Result = events.ToolResult{Status: "completed", Output: before(events.MaxOutput), Sources: sources}
+	})
+	told := payload[events.EffectResolved](t, s.Fact).Result
+	if told.Truncated == nil || strings.Contains(told.Output, half) || len(told.Sources) != 1 ||
+		strings.Contains(told.Sources[0].Title+told.Sources[0].URL, half) || !strings.Contains(sources[0].Title, secret) {
+		t.Errorf("truncated %+v, the output ends %q, sources %+v", told.Truncated, told.Output[max(0, len(told.Output)-40):], told.Sources)
+	}
+	if !cmp.Equal(told, s.Result) {
+		t.Error("the run and the caller are told different results")
+	}
+	_, v = doubtful(t, h)
+	quiet(t, h, v.Ref.OpKey)
+	s = mustResolve(t, h, v.Ref.OpKey, events.EffectNotApplied, func(r *ledger.Resolution) {
+		r.Result = events.ToolResult{Status: "failed", Error: before(24 << 10)}
+	})
+	if told := payload[events.EffectResolved](t, s.Fact).Result; len(told.Error) > 24<<10 || strings.Contains(told.Error, half) {
+		t.Errorf("%d bytes, the error ends %q", len(told.Error), told.Error[max(0, len(told.Error)-40):])
+	}
+}
+
 func testResolveTells(t *testing.T, h Harness) {
 	for _, state := range decisions {
 		for _, said := range []events.ToolResult{{}, {Status: "completed", Output: "seen in the bank's books"}} {

@@ -61,9 +61,7 @@ func (s *Store) normalCompletion(c ledger.Completion) (ledger.Completion, error)
 	if c.Result.Control != "" {
 		return c, errors.New("a completion does not end the run: leave Control empty")
 	}
-	red := s.cfg.Redactor.String
-	c.By = cut(red(c.By))
-	c.Error.Message, c.Result.Output, c.Result.Error = red(c.Error.Message), red(c.Result.Output), red(c.Result.Error)
+	c.By = cut(s.cfg.Redactor.String(c.By))
 	out := s.fitting(ledger.Outcome{Token: c.Token, Kind: c.Kind, Result: c.Result, Error: c.Error})
 	c.Result, c.Error = out.Result, out.Error
 	return c, nil

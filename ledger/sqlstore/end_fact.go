@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,14 +159,20 @@ func factByIDs(ctx context.Context, tx Tx, run events.RunID, ids []events.ID) (*
 const maxForeignBytes = 192 << 10
 
 // fitting cuts an outcome to what an event holds of it: evidence is cut rather
-// than refused. Markers may be longer than what they stand for.
+// than refused. It is redacted before: half a secret is not found. Markers may be
+// longer than what they stand for.
 func (s *Store) fitting(out ledger.Outcome) ledger.Outcome {
+	red := s.cfg.Redactor.String
+	out.Result.Output, out.Result.Error, out.Error.Message = red(out.Result.Output), red(out.Result.Error), red(out.Error.Message)
+	out.Result.Sources = slices.Clone(out.Result.Sources)
+	for i, src := range out.Result.Sources {
+		out.Result.Sources[i] = events.Source{Title: red(src.Title), URL: red(src.URL)}
+	}
 	out.Result, out.Error = out.Result.Fit(), out.Error.Fit()
 	if j, err := s.cfg.Redactor.JSON(out.Result); err == nil && j.Len() <= events.MaxDataBytes-maxBeside {
 		return out
 	}
-	red := s.cfg.Redactor.String
-	out.Result.Output, out.Result.Error, out.Result.Sources = red(out.Result.Output), red(out.Result.Error), nil
+	out.Result.Sources = nil
 	out.Result = out.Result.Fit()
 	return out
 }
