@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/canonical"
 	"github.com/daybookhq/daybook/internal/fault"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/loops/revise"
@@ -84,7 +85,8 @@ func (s *session) judge(ctx context.Context, step loops.CheckArtifact, out *even
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case fail != nil:
-			out.Error = &events.ErrorInfo{Kind: "validator", Message: fail.Error()}
+			// Those before may have accepted it, but without this one there is no verdict.
+			out.OK, out.Error = false, &events.ErrorInfo{Kind: "validator", Message: fail.Error()}
 			return nil
 		}
 		if verdict.metadata != nil {
@@ -137,12 +139,19 @@ func (s *session) parse(ctx context.Context, at revise.Context, name, text strin
 			if err != nil {
 				return v, fmt.Errorf("encode what it made, a %T: %w", x, err)
 			}
+			v.mediaType = "application/json"
+			if raw, ok := x.(json.RawMessage); ok {
+				if c, err := canonical.JSON(raw); err == nil && bytes.Equal(c, j.Bytes()) { // nothing was redacted
+					v.content = bytes.Clone(raw)
+					return v, nil
+				}
+			}
 			var b bytes.Buffer
 			if err := json.Indent(&b, j.Bytes(), "", "  "); err != nil { // for people, and to be compared line by line
 				return v, err
 			}
 			b.WriteByte('\n')
-			v.content, v.mediaType = b.Bytes(), "application/json"
+			v.content = b.Bytes()
 		}
 		return v, nil
 	})

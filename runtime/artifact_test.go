@@ -221,9 +221,15 @@ func TestHostCodeThatBreaks(t *testing.T) {
 		"a validator that heeds its time":     {validator(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }), "validator", `validator "v": its time is up`},
 		"a validator that is deaf":            {validator(func(context.Context) error { <-release; return nil }), "validator", `validator "v": its time is up`},
 		"a validator that ends its goroutine": {validator(func(context.Context) error { goruntime.Goexit(); return nil }), "validator", "it ended its goroutine"},
-		"a parser that panics":                {parser(func(context.Context, revise.Context, string) (any, error) { panic("oh") }), "parser", `parser "text": it panicked: oh`},
-		"a parser with a value that panics":   {parser(func(context.Context, revise.Context, string) (any, error) { return hostile{}, nil }), "parser", "no JSON of me"},
-		"a repairer that panics":              {repairer(func(context.Context, revise.Context, any, revise.Verdict) (string, error) { panic("oh") }), "repairer", `repairer "issues": it panicked: oh`},
+		"a validator that panics after another accepted": {revise.Callbacks{Validators: map[string]revise.Validator{
+			"v": func(context.Context, revise.Context, any) (revise.Verdict, error) { panic("oh") },
+			"u": func(context.Context, revise.Context, any) (revise.Verdict, error) {
+				return revise.Verdict{OK: true}, nil
+			},
+		}}, "validator", `validator "v": it panicked: oh`},
+		"a parser that panics":              {parser(func(context.Context, revise.Context, string) (any, error) { panic("oh") }), "parser", `parser "text": it panicked: oh`},
+		"a parser with a value that panics": {parser(func(context.Context, revise.Context, string) (any, error) { return hostile{}, nil }), "parser", "no JSON of me"},
+		"a repairer that panics":            {repairer(func(context.Context, revise.Context, any, revise.Verdict) (string, error) { panic("oh") }), "repairer", `repairer "issues": it panicked: oh`},
 		"a repairer that says too much": {repairer(func(context.Context, revise.Context, any, revise.Verdict) (string, error) {
 			return strings.Repeat("x", 65<<10), nil
 		}), "repairer", "66560 bytes to say"},
@@ -231,7 +237,11 @@ func TestHostCodeThatBreaks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, &drafts{})
-			w.reviser(`{"validators":["v"]}`, tt.c)
+			options := `{"validators":["v"]}`
+			if tt.c.Validators["u"] != nil {
+				options = `{"validators":["u","v"]}`
+			}
+			w.reviser(options, tt.c)
 			inner := w.cfg
 			w.cfg = func(cfg *runtime.Config) {
 				inner(cfg)
@@ -249,6 +259,11 @@ func TestHostCodeThatBreaks(t *testing.T) {
 			}
 			if f := last[events.RunFailed](w, r.ID); f.Error.Kind != tt.kind {
 				t.Errorf("kind %q, want %q", f.Error.Kind, tt.kind)
+			}
+			if tt.kind == "validator" {
+				if v := last[events.ArtifactValidationFinished](w, r.ID); v.OK || v.Error == nil {
+					t.Errorf("a verdict: %+v", v)
+				}
 			}
 			if n := count[events.ArtifactFailed](w, r.ID); n > 0 {
 				t.Error("artifact_failed: it is the host's code that failed")
@@ -397,6 +412,37 @@ func TestCallbackContext(t *testing.T) {
 	want := revise.Context{Session: "s1", Run: r.ID, Tenant: "default", Turn: 1, Artifact: "notes", Input: json.RawMessage(`{"order":7}`)}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("context (-want +got):\n%s", d)
+	}
+}
+
+// What a parser says is JSON already is stored as it is, unless something in it must
+// be redacted.
+func TestRawJSONIsStoredAsItIs(t *testing.T) {
+	const secret = "Tr0ub4dor-and-3-horses"
+	for name, tt := range map[string]struct{ text, want string }{
+		"nothing is secret": {`{ "b": 1.50, "a": 1e400 }`, `{ "b": 1.50, "a": 1e400 }`},
+		"a secret":          {`{"b":2,"a":"` + secret + `"}`, "{\n  \"a\": \"[REDACTED:horse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, &drafts{answer: func(int) model.Response { return draftText("draft") }})
+			if err := w.red.Register("horse", secret); err != nil {
+				t.Fatal(err)
+			}
+			c := validators(func(context.Context, revise.Context, any) (revise.Verdict, error) {
+				return revise.Verdict{OK: true}, nil
+			})
+			c.Parsers = map[string]revise.Parser{
+				"p": func(context.Context, revise.Context, string) (any, error) { return json.RawMessage(tt.text), nil },
+			}
+			w.reviser(`{"parser":"p","validators":["v"]}`, c)
+			w.start()
+			r := w.wait(w.submit("write").ID, false)
+			p := last[events.ArtifactValidationFinished](w, r.ID)
+			b, _, err := w.store.Blob(t.Context(), "default", p.Content)
+			if err != nil || !strings.HasPrefix(string(b), tt.want) || strings.Contains(string(b), secret) {
+				t.Errorf("stored %q, %v, want %q; run %s: %s", b, err, tt.want, r.State, r.Error)
+			}
+		})
 	}
 }
 

@@ -42,7 +42,9 @@ func Refuse(issues ...events.ArtifactIssue) Verdict { return Verdict{Issues: iss
 type (
 	// Parser makes the value of an answer. An error is one of the answer: it says to
 	// the model what does not parse. A string, []byte or [json.RawMessage] is stored as
-	// it is, anything else as JSON.
+	// it is, but for what is redacted, anything else as JSON in canonical form, where
+	// numbers that are no integers are rounded to a float64. A value that has no such
+	// form, a RawMessage with a name twice too, fails the run.
 	Parser func(ctx context.Context, at Context, text string) (any, error)
 	// Validator judges a value that the parser made. An error means that there is no
 	// verdict, and fails the run.

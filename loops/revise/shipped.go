@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/daybookhq/daybook/internal/canonical"
 )
 
 // Text is the parser of artifacts that are the answer as it stands.
@@ -14,9 +16,12 @@ func Text(_ context.Context, _ Context, text string) (any, error) { return text,
 // JSON is the parser of artifacts that are one JSON value. A fence of three
 // backticks around the whole answer, which models like to put there, is taken off;
 // words beside the value are an error. Numbers stay as they are written
-// ([json.Number]).
+// ([json.Number]). What would be stored as something else than is judged is an
+// error too: a name that an object has twice, text that is no UTF-8, and numbers
+// that are too large or too exact for a float64 unless they are integers.
 func JSON(_ context.Context, _ Context, text string) (any, error) {
-	d := json.NewDecoder(strings.NewReader(unfence(text)))
+	text = unfence(text)
+	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
@@ -28,6 +33,12 @@ func JSON(_ context.Context, _ Context, text string) (any, error) {
 	end := d.InputOffset()
 	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // Token returns it as it is
 		return nil, fmt.Errorf("the answer goes on after the JSON value, from byte %d on: write nothing else", end)
+	}
+	if _, err := canonical.JSON([]byte(text)); err != nil {
+		return nil, fmt.Errorf("the answer can be read in more than one way: %w", err)
+	}
+	if n, ok := inexact(v); ok {
+		return nil, fmt.Errorf("the number %s is too large or too exact to be kept: write it shorter, or as a string", shortened(n))
 	}
 	return v, nil
 }

@@ -28,6 +28,18 @@ func TestParsers(t *testing.T) {
 		`{"a":1} and more`:                 "error: the answer goes on after the JSON value, from byte 7 on",
 		"```json\n[1]\n```\n\n```\n2\n```": "error: the answer is not JSON",
 		"```":                              "error: the answer is not JSON",
+		// What is stored would not be what was judged.
+		`{"a":1,"a":2}`:                       `error: the answer can be read in more than one way: canonical json: jsontext: duplicate object member name "a"`,
+		`{"b":[{"a":1,"a":2}]}`:               "error: the answer can be read in more than one way",
+		`{"a":1,"\u0061":2}`:                  "error: the answer can be read in more than one way",
+		"\"\xff\"":                            "error: the answer can be read in more than one way",
+		`{"a":1e400}`:                         "error: the number 1e400 is too large",
+		`[[-1e99999999999]]`:                  "error: the number -1e99999999999 is too large",
+		`[1e-400]`:                            "error: the number 1e-400 is too large",
+		`0.12345678901234567890`:              "error: the number 0.12345678901234567890 is too large or too exact",
+		`[1.` + strings.Repeat("3", 90) + `]`: "error: the number 1." + strings.Repeat("3", 38) + "… is too large",
+		`1` + strings.Repeat("0", 400):        `1` + strings.Repeat("0", 400),
+		`[1.50,1E2,-0.0,0e99999999999,0.1,-12.5e-3,100e-2,1e23]`: `[1.50,1E2,-0.0,0e99999999999,0.1,-12.5e-3,100e-2,1e23]`,
 	} {
 		v, err := revise.JSON(t.Context(), revise.Context{}, in)
 		got := fmt.Sprint("error: ", err)
