@@ -3,7 +3,6 @@
 package fanout
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,10 +66,11 @@ func NoAnswer(what string, said [][2]string) error {
 	return fmt.Errorf("no %s answered: %s", what, strings.Join(parts, "; "))
 }
 
-// Add adds costs in micro-USD. Nil is unmeasured, and does not make the other so.
+// Add adds costs in micro-USD. Nil is unmeasured, and makes the sum so: what is
+// known of a bill is not the bill.
 func Add(a, b *int64) *int64 {
 	if a == nil || b == nil {
-		return cmp.Or(a, b)
+		return nil
 	}
 	sum := *a + *b
 	return &sum
