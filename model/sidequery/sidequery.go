@@ -116,6 +116,10 @@ func Run(ctx context.Context, s Spec, d Deps) (Result, error) {
 	r.Model = chain[0]
 	reason := ""
 	for _, name := range chain {
+		if ctx.Err() != nil { // no call, so no attempt
+			r.fail(d, "aborted", ctx.Err())
+			return r, nil
+		}
 		r.ServedModel, req.Model = name, name
 		began := d.Now()
 		resp, err := ask(ctx, d.Models[name], req)
@@ -155,9 +159,6 @@ func ask(ctx context.Context, m model.Model, req model.Request) (resp model.Resp
 			err = &model.Error{Kind: "panic", Err: fmt.Errorf("model client panicked: %v", v)}
 		}
 	}()
-	if err := ctx.Err(); err != nil {
-		return resp, err
-	}
 	return m.Call(ctx, req)
 }
 

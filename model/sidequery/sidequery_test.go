@@ -248,3 +248,15 @@ func TestErrorsAreValues(t *testing.T) {
 type panics struct{}
 
 func (panics) Call(context.Context, model.Request) (model.Response, error) { panic("oops") }
+
+// A context that has ended before the first call makes no attempt: nothing was sent.
+func TestEndedContextMakesNoAttempt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var asked []model.Request
+	d := sidequery.Deps{Models: map[string]model.Model{"m": says{resp: answer("m"), asked: &asked}}}
+	r, err := sidequery.Run(ctx, sidequery.Spec{Model: "m", Messages: hello()}, d)
+	if err != nil || r.StopReason != "aborted" || r.ErrorMessage == "" || len(r.Attempts) != 0 || len(asked) != 0 {
+		t.Errorf("%+v, %v, %d calls", r, err, len(asked))
+	}
+}
