@@ -11,8 +11,7 @@ import (
 // Every asks several sources at once and makes one list of what they find: the
 // first of each, then the second of each, and so on. The same paper from two
 // sources is one paper, which knows what both knew. A source that does not
-// answer is named in Found.Failed; if none does, that is an error. The cost is
-// unmeasured if that of one source is, and a failed one may have been billed.
+// answer is named in Found.Failed; if none does, that is an error.
 func Every(sources ...Source) Source { return every(sources) }
 
 type every []Source
@@ -27,16 +26,15 @@ func (e every) Search(ctx context.Context, q Query) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	merged := Found{CostMicroUSD: new(int64)}
+	var merged Found
 	lists := make([][]Paper, 0, len(e))
 	for _, one := range all {
-		// One that failed may have been billed: unless it says what it cost, nobody knows.
-		merged.CostMicroUSD = fanout.Add(merged.CostMicroUSD, one.R.CostMicroUSD)
 		if one.Err != nil {
 			merged.Failed = append(merged.Failed, Failure{one.Name, line(one.Err.Error(), maxLine)})
 			continue
 		}
 		merged.Failed = append(merged.Failed, one.R.Failed...)
+		merged.CostMicroUSD = fanout.Add(merged.CostMicroUSD, one.R.CostMicroUSD)
 		lists = append(lists, one.R.Papers)
 	}
 	if len(lists) == 0 {

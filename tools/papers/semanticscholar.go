@@ -25,7 +25,7 @@ type SemanticScholarOptions struct {
 }
 
 // SemanticScholar returns Semantic Scholar as a source. Its summaries of one
-// sentence are the takeaways. A search costs nothing.
+// sentence are the takeaways. It does not say what a search cost.
 func SemanticScholar(o SemanticScholarOptions) (Source, error) {
 	h := http.Header{}
 	if o.APIKey != "" {
@@ -77,8 +77,7 @@ var studyTypes = map[string]string{
 	"Review": "review", "MetaAnalysis": "meta-analysis", "ClinicalTrial": "clinical trial", "CaseReport": "case report", "Study": "study",
 }
 
-func (s *semanticScholar) Search(ctx context.Context, q Query) (f Found, err error) {
-	defer func() { f.CostMicroUSD = new(int64) }()
+func (s *semanticScholar) Search(ctx context.Context, q Query) (Found, error) {
 	v := url.Values{
 		"query": {q.Text}, "limit": {strconv.Itoa(min(q.Max, 100))},
 		"fields": {"title,abstract,venue,year,citationCount,openAccessPdf,externalIds,authors,tldr,publicationTypes,url"},
@@ -102,6 +101,7 @@ func (s *semanticScholar) Search(ctx context.Context, q Query) (f Found, err err
 	if a.Data == nil && (a.Total == nil || *a.Total != 0) { // with no hits it leaves data out
 		return Found{}, unreadable(s)
 	}
+	f := Found{}
 	for _, r := range a.Data {
 		p := Paper{
 			Title: r.Title, Year: r.Year, Venue: r.Venue, Citations: r.CitationCount, DOI: bareDOI(r.ExternalIDs.DOI), Page: r.URL, Abstract: r.Abstract,

@@ -11,8 +11,7 @@ import (
 )
 
 // Every asks several searchers at once. Each answer stands under a line
-// "# via <model>"; links are united, tokens and costs summed; the cost
-// is unmeasured if that of one searcher is, and a failed one may have been billed. A searcher that
+// "# via <model>"; links are united, tokens and costs summed. A searcher that
 // does not answer is named in Result.Failed; if none does, that is an error.
 func Every(searchers ...Searcher) Searcher { return every(searchers) }
 
@@ -32,10 +31,7 @@ func (e every) Search(ctx context.Context, q Query) (Result, error) {
 	var answers, models []string
 	seen := map[string]bool{}
 	pinned := true
-	m.CostMicroUSD = new(int64)
 	for _, one := range all {
-		// One that failed may have been billed: unless it says what it cost, nobody knows.
-		m.CostMicroUSD = fanout.Add(m.CostMicroUSD, one.R.CostMicroUSD)
 		if one.Err != nil {
 			m.Failed = append(m.Failed, Failure{one.Name, line(one.Err.Error())})
 			continue
@@ -51,6 +47,7 @@ func (e every) Search(ctx context.Context, q Query) (Result, error) {
 		}
 		m.Truncated = m.Truncated || r.Truncated
 		m.Usage = m.Usage.plus(r.Usage)
+		m.CostMicroUSD = fanout.Add(m.CostMicroUSD, r.CostMicroUSD)
 		m.Failed = append(m.Failed, r.Failed...)
 		pinned = pinned && len(r.Domains) > 0
 		m.Domains = append(m.Domains, r.Domains...)

@@ -50,7 +50,7 @@ func Example() {
 		for _, h := range r.Results {
 			fmt.Println("link:", h.Title, h.URL)
 		}
-		fmt.Println("tokens:", r.Usage.Input, "in,", r.Usage.Output, "out; cost known:", r.CostMicroUSD != nil)
+		fmt.Println("tokens:", r.Usage.Input, "in,", r.Usage.Output, "out; billed:", r.CostMicroUSD != nil)
 	}
 	tool, err := search.Web(search.Options{Searcher: search.Every(engine, sonar), MaxDepth: search.Pro})
 	if err != nil {
@@ -65,11 +65,11 @@ func Example() {
 	// https://quay.example.org/
 	// Low water is at three.
 	// link: The quay https://quay.example.org/
-	// tokens: 0 in, 0 out; cost known: true
+	// tokens: 0 in, 0 out; billed: false
 	// == sonar
 	// High water is at nine [1].
 	// link: Tides https://tides.example.org/
-	// tokens: 10 in, 20 out; cost known: true
+	// tokens: 10 in, 20 out; billed: true
 	// == searxng+sonar
 	// # via searxng
 	//
@@ -82,6 +82,6 @@ func Example() {
 	// High water is at nine [1].
 	// link: The quay https://quay.example.org/
 	// link: Tides https://tides.example.org/
-	// tokens: 10 in, 20 out; cost known: true
+	// tokens: 10 in, 20 out; billed: true
 	// tool: web_search true
 }

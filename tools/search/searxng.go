@@ -63,9 +63,7 @@ type searxngHit struct {
 	Content string `json:"content"`
 }
 
-// Search costs nothing, whatever comes of it.
-func (s *searxng) Search(ctx context.Context, q Query) (r Result, err error) {
-	defer func() { r.CostMicroUSD = new(int64) }()
+func (s *searxng) Search(ctx context.Context, q Query) (Result, error) {
 	v := url.Values{"q": {q.Text}, "format": {"json"}}
 	if len(s.options.Domains) > 0 {
 		v.Set("q", q.Text+" site:"+strings.Join(s.options.Domains, " OR site:"))
@@ -80,7 +78,7 @@ func (s *searxng) Search(ctx context.Context, q Query) (r Result, err error) {
 		v.Set("time_range", string(q.Recency))
 	}
 	var a searxngAnswer
-	err = s.service.Get(ctx, "/search", v, &a)
+	err := s.service.Get(ctx, "/search", v, &a)
 	if e := (*netguard.ServiceError)(nil); errors.As(err, &e) && e.Status == 403 {
 		return Result{}, errors.New("searxng refused to answer in JSON (status 403): list json under search.formats in its settings.yml, and switch its limiter off")
 	}

@@ -3,6 +3,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,11 +67,10 @@ func NoAnswer(what string, said [][2]string) error {
 	return fmt.Errorf("no %s answered: %s", what, strings.Join(parts, "; "))
 }
 
-// Add adds costs in micro-USD. Nil is unmeasured, and makes the sum so: what is
-// known of a bill is not the bill.
+// Add adds costs in micro-USD. Nil is unmeasured, and does not make the other so.
 func Add(a, b *int64) *int64 {
 	if a == nil || b == nil {
-		return nil
+		return cmp.Or(a, b)
 	}
 	sum := *a + *b
 	return &sum

@@ -46,7 +46,7 @@ func TestAdd(t *testing.T) {
 	if s := fanout.Add(&two, &three); s == nil || *s != 5 || two != 2 {
 		t.Errorf("%v", s)
 	}
-	if fanout.Add(nil, nil) != nil || fanout.Add(&two, nil) != nil || fanout.Add(nil, &three) != nil {
+	if fanout.Add(nil, nil) != nil || fanout.Add(&two, nil) != &two || fanout.Add(nil, &three) != &three {
 		t.Error("unmeasured is not nothing")
 	}
 }
