@@ -87,21 +87,8 @@ func (a *app) artifactsList(c *cobra.Command, args []string, f artifactsFlags) e
 	ctx := c.Context()
 	return a.withLedger(ctx, func(st ledger.Store) error {
 		var err error
-		if f.run != "" {
-			r, err := a.readRun(ctx, st, f.run)
-			if err != nil {
-				return err
-			}
-			f.filter.Run = r.ID
-		}
-		if f.page.after != "" {
-			run, seq, ok := strings.Cut(f.page.after, "/")
-			if f.filter.BeforeSeq, err = strconv.ParseUint(seq, 10, 63); err != nil || !ok {
-				return usagef("--after %q: want RUN/SEQ", f.page.after)
-			}
-			if f.filter.BeforeRun, err = a.findRun(ctx, st, run); err != nil {
-				return err
-			}
+		if f.filter.Run, f.filter.BeforeRun, f.filter.BeforeSeq, err = a.rowsOf(ctx, st, f.run, f.page); err != nil {
+			return err
 		}
 		f.filter.Limit = f.page.limit + 1
 		vs, err := st.Artifacts(ctx, f.filter)

@@ -206,3 +206,25 @@ func callRecords(ctx context.Context, st ledger.Store, run events.RunID, keep fu
 	}
 	return rs, nil
 }
+
+// rowsOf reads which rows of runs are listed: those of one run, if it is given, and
+// those after the RUN/SEQ at which the last page ended, if there was one.
+func (a *app) rowsOf(ctx context.Context, st ledger.Store, run string, p page) (of, beforeRun events.RunID, beforeSeq uint64, err error) {
+	if run != "" {
+		r, err := a.readRun(ctx, st, run)
+		if err != nil {
+			return of, beforeRun, 0, err
+		}
+		of = r.ID
+	}
+	if p.after != "" {
+		last, seq, ok := strings.Cut(p.after, "/")
+		if beforeSeq, err = strconv.ParseUint(seq, 10, 63); err != nil || !ok {
+			return of, beforeRun, 0, usagef("--after %q: want RUN/SEQ", p.after)
+		}
+		if beforeRun, err = a.findRun(ctx, st, last); err != nil {
+			return of, beforeRun, 0, err
+		}
+	}
+	return of, beforeRun, beforeSeq, nil
+}

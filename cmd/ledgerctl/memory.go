@@ -14,6 +14,7 @@ import (
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
+	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/runtime/memorydb"
 	"github.com/daybookhq/daybook/tools/memory"
 )
@@ -33,19 +34,9 @@ func (f *memoryFlags) add(c *cobra.Command) {
 
 // withMemory runs do on what is remembered in the ledger.
 func (a *app) withMemory(ctx context.Context, do func(ledger.Store, *memorydb.Store) error) error {
-	st, r, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	own, ok := st.(interface{ DB() sqlstore.DB })
-	if !ok {
-		return errors.Join(errors.New("this ledger keeps no memory"), st.Close())
-	}
-	m, err := memorydb.New(own.DB(), memorydb.Config{Redactor: r})
-	if err == nil {
-		err = do(st, m)
-	}
-	return errors.Join(err, st.Close())
+	return withDB(ctx, a, "memory", func(db sqlstore.DB, r *redact.Redactor) (*memorydb.Store, error) {
+		return memorydb.New(db, memorydb.Config{Redactor: r})
+	}, do)
 }
 
 // parseNote reads the id of a note.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/ledger/sqlstore"
 	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/runtime/system"
 )
@@ -156,6 +157,23 @@ func (a *app) open(ctx context.Context) (ledger.Store, *redact.Redactor, error) 
 		return nil, nil, usageError{err}
 	}
 	return st, r, err
+}
+
+// withDB runs do on what open finds in the ledger's database, and closes the ledger.
+func withDB[T any](ctx context.Context, a *app, what string, open func(sqlstore.DB, *redact.Redactor) (T, error), do func(ledger.Store, T) error) error {
+	st, r, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	own, ok := st.(interface{ DB() sqlstore.DB })
+	if !ok {
+		return errors.Join(errors.New("this ledger keeps no "+what), st.Close())
+	}
+	kept, err := open(own.DB(), r)
+	if err == nil {
+		err = do(st, kept)
+	}
+	return errors.Join(err, st.Close())
 }
 
 // withLedger runs f on the open ledger and closes it.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
+	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/runtime/shareddb"
 )
 
@@ -31,19 +32,9 @@ func (f *sharedFlags) add(c *cobra.Command) {
 
 // withShared runs do on the shared documents of the ledger.
 func (a *app) withShared(ctx context.Context, do func(ledger.Store, *shareddb.Provider) error) error {
-	st, r, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	own, ok := st.(interface{ DB() sqlstore.DB })
-	if !ok {
-		return errors.Join(errors.New("this ledger keeps no shared documents"), st.Close())
-	}
-	p, err := shareddb.New(own.DB(), shareddb.Config{Redactor: r})
-	if err == nil {
-		err = do(st, p)
-	}
-	return errors.Join(err, st.Close())
+	return withDB(ctx, a, "shared documents", func(db sqlstore.DB, r *redact.Redactor) (*shareddb.Provider, error) {
+		return shareddb.New(db, shareddb.Config{Redactor: r})
+	}, do)
 }
 
 // storeAndPath wants a store, and if the command has documents also a path.

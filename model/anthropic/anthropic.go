@@ -3,6 +3,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -154,8 +155,5 @@ func (m *Model) Stream(ctx context.Context, r model.Request, told func(model.Del
 }
 
 func (m *Model) name(r model.Request) string {
-	if m.cfg.Model != "" {
-		return m.cfg.Model
-	}
-	return r.Model
+	return cmp.Or(m.cfg.Model, r.Model)
 }

@@ -5,6 +5,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -141,7 +142,9 @@ func (m *Model) Stream(ctx context.Context, r model.Request, told func(model.Del
 	if m.cfg.API == Responses {
 		path, body = "responses", m.responsesBody(r)
 	}
-	maps.Copy(body, rawFields(m.cfg.Fields))
+	for k, v := range m.cfg.Fields {
+		body[k] = v
+	}
 	b, err := json.Marshal(body)
 	if err != nil {
 		return model.Response{}, &model.Error{Kind: "invalid_request", Err: fmt.Errorf("encode request: %w", err)}
@@ -167,26 +170,12 @@ func (m *Model) Stream(ctx context.Context, r model.Request, told func(model.Del
 	return resp, err
 }
 
-func rawFields(fs map[string]json.RawMessage) map[string]any {
-	out := make(map[string]any, len(fs))
-	for k, v := range fs {
-		out[k] = v
-	}
-	return out
-}
-
 func (m *Model) name(r model.Request) string {
-	if m.cfg.Model != "" {
-		return m.cfg.Model
-	}
-	return r.Model
+	return cmp.Or(m.cfg.Model, r.Model)
 }
 
 func (m *Model) thinking(r model.Request) string {
-	if r.Thinking != "" {
-		return r.Thinking
-	}
-	return m.cfg.Thinking
+	return cmp.Or(r.Thinking, m.cfg.Thinking)
 }
 
 func (m *Model) answer(told func(model.Delta)) wire.Answer {

@@ -30,7 +30,7 @@ func (e every) Search(ctx context.Context, q Query) (Found, error) {
 	lists := make([][]Paper, 0, len(e))
 	for _, one := range all {
 		if one.Err != nil {
-			merged.Failed = append(merged.Failed, Failure{one.Name, line(one.Err.Error(), maxLine)})
+			merged.Failed = append(merged.Failed, Failure{one.Name, fanout.Line(one.Err.Error(), maxLine)})
 			continue
 		}
 		merged.Failed = append(merged.Failed, one.R.Failed...)

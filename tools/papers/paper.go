@@ -95,12 +95,3 @@ func titleKey(s string) string {
 		return -1
 	}, s)
 }
-
-// line makes one line of text from outside, of at most limit bytes.
-func line(s string, limit int) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
-}

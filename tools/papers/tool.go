@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/internal/fanout"
 )
 
 // DefaultMaxResults is how many papers a search returns unless told otherwise.
@@ -127,17 +128,17 @@ func show(f Found) *Result {
 	for i := range f.Papers {
 		p := &f.Papers[i]
 		describe(&b, i+1, p)
-		r.Results = append(r.Results, events.Source{Title: line(p.Title, maxLine), URL: p.URL()})
+		r.Results = append(r.Results, events.Source{Title: fanout.Line(p.Title, maxLine), URL: p.URL()})
 	}
 	for _, x := range f.Failed {
-		fmt.Fprintf(&b, "%s did not answer: %s\n", x.Source, line(x.Text, maxLine))
+		fmt.Fprintf(&b, "%s did not answer: %s\n", x.Source, fanout.Line(x.Text, maxLine))
 	}
 	r.Answer = b.String()
 	return r
 }
 
 func describe(b *strings.Builder, n int, p *Paper) {
-	fmt.Fprintf(b, "%d. %s", n, line(p.Title, maxLine))
+	fmt.Fprintf(b, "%d. %s", n, fanout.Line(p.Title, maxLine))
 	if p.Year != 0 {
 		fmt.Fprintf(b, " (%d)", p.Year)
 	}
@@ -149,29 +150,29 @@ func describe(b *strings.Builder, n int, p *Paper) {
 		}
 	}
 	fact(len(p.Authors) > 0, "%s", authors(p.Authors))
-	fact(p.Venue != "", "%s", line(p.Venue, maxLine))
+	fact(p.Venue != "", "%s", fanout.Line(p.Venue, maxLine))
 	if p.Citations != nil {
 		fact(true, "cited %d times", *p.Citations)
 	}
-	fact(p.StudyType != "", "%s", line(p.StudyType, maxLine))
+	fact(p.StudyType != "", "%s", fanout.Line(p.StudyType, maxLine))
 	fact(p.SampleSize > 0, "n = %d", p.SampleSize)
 	if len(facts) > 0 {
 		fmt.Fprintf(b, "   %s\n", strings.Join(facts, "; "))
 	}
 	if u := p.URL(); u != "" {
-		fmt.Fprintf(b, "   %s\n", line(u, maxLine))
+		fmt.Fprintf(b, "   %s\n", fanout.Line(u, maxLine))
 	}
 	if p.Takeaway != "" {
-		fmt.Fprintf(b, "   finding: %s\n", line(p.Takeaway, maxLine))
+		fmt.Fprintf(b, "   finding: %s\n", fanout.Line(p.Takeaway, maxLine))
 	}
 	if p.Abstract != "" {
-		fmt.Fprintf(b, "   abstract: %s\n", line(p.Abstract, maxAbstract))
+		fmt.Fprintf(b, "   abstract: %s\n", fanout.Line(p.Abstract, maxAbstract))
 	}
 }
 
 func authors(all []string) string {
 	const few = 3
-	s := line(strings.Join(all[:min(len(all), few)], ", "), maxLine)
+	s := fanout.Line(strings.Join(all[:min(len(all), few)], ", "), maxLine)
 	if len(all) > few {
 		s += " and others"
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/daybookhq/daybook/tools/internal/fanout"
 	"github.com/daybookhq/daybook/tools/netguard"
 )
 
@@ -152,11 +153,4 @@ func (s *searxng) page(ctx context.Context, h searxngHit) (text string, cut bool
 }
 
 // line makes one line of text from outside.
-func line(s string) string {
-	const most = 500
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
+func line(s string) string { return fanout.Line(s, 500) }

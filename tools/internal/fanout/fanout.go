@@ -26,6 +26,15 @@ func Name[S Source](sources []S) string {
 	return strings.Join(names, "+")
 }
 
+// Line makes one line of text from outside, of at most limit bytes.
+func Line(s string, limit int) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}
+
 // Answer is what came of one source.
 type Answer[R any] struct {
 	Name string
