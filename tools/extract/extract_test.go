@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/testenv"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/netguard"
 	"github.com/daybookhq/daybook/tools/netguard/netguardtest"
@@ -338,7 +339,7 @@ func TestParsersThatMisbehave(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
-		for !gone(pid) {
+		for !testenv.Gone(pid) {
 			yield()
 		}
 	})
@@ -376,12 +377,3 @@ func TestParsersThatMisbehave(t *testing.T) {
 
 // yield lets others run while a test waits for a process.
 func yield() { <-time.After(time.Millisecond) }
-
-// gone reports whether a process has ended; one that nobody has waited for has.
-func gone(pid int) bool {
-	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-		return true
-	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && strings.Contains(string(b), ") Z ")
-}

@@ -12,11 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/testenv"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/mcp"
 	"github.com/daybookhq/daybook/tools/mcp/mcptest"
@@ -188,19 +188,10 @@ func TestCloseKillsTheTree(t *testing.T) {
 	if p.noted(mcptest.Ended) != 1 {
 		t.Error("it was not asked to end before it was killed")
 	}
-	waitFor(t, "the child is gone", func() bool { return gone(child) })
+	waitFor(t, "the child is gone", func() bool { return testenv.Gone(child) })
 	if d, _ := p.try(s, "wild__work", `{"id":"late"}`); d.State != tools.StateDone || !strings.Contains(d.Result.Error, "closed") {
 		t.Errorf("a call after Close: %+v", d)
 	}
-}
-
-// gone reports whether a process has ended; a zombie has.
-func gone(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return true
-	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && strings.Contains(string(b), ") Z ")
 }
 
 // Calls under way come back when the servers are closed.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookhq/daybook/internal/testenv"
 	"github.com/daybookhq/daybook/tools/internal/confined"
 )
 
@@ -221,7 +222,7 @@ func TestChildIsKilledAsATree(t *testing.T) {
 	if err := do(t, "tree", "", &pid); err != nil || pid == 0 {
 		t.Fatal(pid, err)
 	}
-	for deadline := time.Now().Add(time.Minute); !gone(pid); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !testenv.Gone(pid); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d is left", pid)
 		}
@@ -244,13 +245,4 @@ func TestChildIsKilledAsATree(t *testing.T) {
 	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-}
-
-// gone reports whether a process has ended; one that nobody has waited for has.
-func gone(pid int) bool {
-	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-		return true
-	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && strings.Contains(string(b), ") Z ")
 }

@@ -8,12 +8,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/daybookhq/daybook/internal/testenv"
 	"github.com/daybookhq/daybook/tools/sandbox"
 	"github.com/daybookhq/daybook/tools/sandbox/wasm"
 )
@@ -103,23 +103,9 @@ func TestBombsLeaveTheWorkerAlone(t *testing.T) {
 			if grown > 48<<20 {
 				t.Errorf("the worker grew by %d MiB", grown>>20)
 			}
-			if left := children(t); len(left) > 0 {
+			if left := testenv.Children(t); len(left) > 0 {
 				t.Errorf("children are left: %v", left)
 			}
 		})
 	}
-}
-
-// children lists the processes that this one has started and that are there.
-func children(t *testing.T) (found []string) {
-	t.Helper()
-	lists, err := filepath.Glob("/proc/self/task/*/children")
-	if err != nil || len(lists) == 0 {
-		t.Skip("this kernel does not list the children of a process")
-	}
-	for _, l := range lists {
-		b, _ := os.ReadFile(l) // a thread may have ended
-		found = append(found, strings.Fields(string(b))...)
-	}
-	return found
 }
