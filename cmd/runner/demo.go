@@ -18,6 +18,7 @@ import (
 
 	"github.com/daybookhq/daybook/examples/refunds"
 	"github.com/daybookhq/daybook/examples/refunds/payments"
+	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/runtime/system"
 )
 
@@ -32,6 +33,9 @@ type demoFlags struct {
 	requests string
 	kills    int
 	limit    time.Duration
+
+	model       string // empty: the script
+	modelConfig string
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -59,6 +63,8 @@ from that log, not from ours.`,
 	f.StringVar(&d.requests, "requests", "", "CSV file to work off instead of the example's; same columns")
 	f.IntVar(&d.kills, "kills", 6, "how many times a worker is killed; with fewer than 5 the demo is void")
 	f.DurationVar(&d.limit, "limit", 5*time.Minute, "give up after this time")
+	f.StringVar(&d.model, "model", "", "model of --model-config that works instead of the script")
+	f.StringVar(&d.modelConfig, "model-config", "", "file that says which model providers there are, docs/models.md; keys: --secret NAME=FILE")
 	return c
 }
 
@@ -103,6 +109,10 @@ func (a *app) demoWhere() error {
 
 func (a *app) demo(ctx context.Context, d demoFlags) error {
 	if err := errors.Join(d.check(), a.demoWhere()); err != nil {
+		return err
+	}
+	w := workerFlags{model: d.model, modelConfig: d.modelConfig, secrets: a.opts.Secrets}
+	if err := w.addModels(map[string]model.Model{}); err != nil { // before anything is made
 		return err
 	}
 	if _, err := a.logger(); err != nil { // the workers' level

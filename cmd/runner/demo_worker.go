@@ -72,6 +72,15 @@ func (s *supervisor) childArgs() []string {
 		"--payments-recovery", s.flags.recovery, "--payments-timeout", "2s", "--grace", "100ms",
 		"--concurrency", "4", "--lease-ttl", "2s", "--sweep", "100ms", "--log-level", s.app.logLevel,
 	}
+	if s.flags.model != "" {
+		args = append(args, "--model", s.flags.model)
+	}
+	if s.flags.modelConfig != "" {
+		args = append(args, "--model-config", s.flags.modelConfig)
+	}
+	for _, pair := range s.app.secrets {
+		args = append(args, "--secret", pair)
+	}
 	if o.Embedded() {
 		return append(args, "--dir", s.flags.dataDir)
 	}

@@ -63,6 +63,7 @@ type flagTool struct {
 
 // outfit reads what the flags name.
 func (a *app) outfit(ctx context.Context, w *workerFlags) (k *kit, err error) {
+	w.secrets = a.opts.Secrets
 	if k, err = a.shelfOf(ctx, w); err != nil {
 		return nil, err
 	}
@@ -200,6 +201,9 @@ func (w *workerFlags) flagTools() ([]flagTool, error) {
 // loadAgents loads what --agents names, and the refunds agent where its tools
 // are. Models of nil are not checked.
 func (k *kit) loadAgents(models, names, namespaces []string) ([]*agents.Agent, error) {
+	if k.w.model != "" {
+		models = nil // what files say of theirs is not asked for
+	}
 	load := agents.Loader{
 		Loops: []string{singleshot.Name, revise.Name}, Strategies: []loops.Loop{singleshot.New(), revise.New()},
 		Models: models, Tools: names, Namespaces: namespaces,
@@ -223,6 +227,7 @@ func (k *kit) loadAgents(models, names, namespaces []string) ([]*agents.Agent, e
 	if len(as) == 0 {
 		return nil, usagef("no agents: give --agents DIR with NAME/AGENT.md files (DAYBOOK_AGENTS), or --payments URL for the refunds agent")
 	}
+	w.useModel(as)
 	for _, a := range as {
 		if err := w.prompts.apply(a, k.layers); err != nil {
 			return nil, fmt.Errorf("%s: %w", a.Path, err)

@@ -63,9 +63,10 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; submit --wait has more. What happened
 				return err
 			}
 			var err error
-			if a.opts.Secrets, err = readSecrets(a.secrets); err == nil {
-				a.opts.Sealer, err = readSealKey(a.sealKey)
+			if a.opts.Secrets, err = system.ReadSecrets(a.secrets); err != nil {
+				return usageError{err}
 			}
+			a.opts.Sealer, err = readSealKey(a.sealKey)
 			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },

@@ -20,6 +20,7 @@ type workerFlags struct {
 	tools        string
 	policies     []string
 	modelConfig  string
+	model        string            // of every agent; empty: what its file says
 	secrets      map[string]string // by name
 	payments     string
 	paymentsMode string
@@ -42,6 +43,7 @@ func (w *workerFlags) add(c *cobra.Command) {
 	w.addShelf(f)
 	f.StringSliceVar(&w.policies, "policy", nil, "scripted model as NAME=FILE: agents use it as model scripted/NAME; repeatable, or with commas (DAYBOOK_POLICIES)")
 	f.StringVar(&w.modelConfig, "model-config", "", modelConfigUsage)
+	f.StringVar(&w.model, "model", "", modelUsage)
 	f.StringVar(&w.name, "name", "", "worker name; default host, process id and a random part")
 	f.StringSliceVar(&w.queues, "queue", nil, "queues to work on (repeatable); default every queue")
 	f.IntVar(&w.concurrency, "concurrency", 16, "runs held at once")
@@ -79,7 +81,10 @@ func (w *workerFlags) addModels(models map[string]model.Model) error {
 			return err
 		}
 	}
-	return w.configuredModels(models)
+	if err := w.configuredModels(models); err != nil {
+		return err
+	}
+	return w.checkModel(models)
 }
 
 // work runs a worker and, when project is set, a projector beside it, until ctx ends.
@@ -91,7 +96,6 @@ func (a *app) work(ctx context.Context, w *workerFlags, project bool) error {
 	if err := w.check(a); err != nil {
 		return err
 	}
-	w.secrets = a.opts.Secrets
 	k, err := a.outfit(ctx, w)
 	if err != nil {
 		return err

@@ -1,15 +1,18 @@
 // Command embed is a Go service with one tool of its own: it queues a run and
 // waits for it. Kill it at any moment and start it again: the mail is sent once.
+// The model is scripted; --model NAME --model-config FILE takes a real one.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 
 	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/examples/internal/modelflag"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/scripted"
 	"github.com/daybookhq/daybook/runtime"
@@ -21,7 +24,11 @@ type mail struct {
 	To string `json:"to" jsonschema:"who gets the mail"`
 }
 
-func run(ctx context.Context, dir string) (string, error) {
+func run(ctx context.Context, dir string, flags modelflag.Flags) (string, error) {
+	chosen, err := flags.Open()
+	if err != nil {
+		return "", err
+	}
 	send, err := tools.New(tools.Definition{Name: "send_mail", Description: "Sends a mail.", Effect: tools.Destructive, Trust: tools.Own},
 		func(_ context.Context, in *tools.Invocation, m mail) (string, error) {
 			return fmt.Sprintf("mail to %s sent under key %.8s", m.To, in.OpKey), nil
@@ -33,19 +40,19 @@ func run(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sys, err := system.Open(ctx, system.Options{Dir: dir})
+	sys, err := system.Open(ctx, system.Options{Dir: dir, Secrets: chosen.Secrets})
 	if err != nil {
 		return "", err
 	}
 	defer sys.Close()
-	agent := &agents.Agent{Name: "mailer", Model: "script", Loop: "singleshot", Tools: []string{"send_mail"}, Prompt: "Send the mail."}
+	agent := &agents.Agent{Name: "mailer", Model: "script", Loop: "singleshot", Tools: []string{"send_mail"}, Prompt: "Send the mail that the user asks for, then say so."}
 	script := scripted.Script(scripted.Answer{Calls: []scripted.Call{{Name: "send_mail", Arguments: `{"to":"ann"}`}}}, scripted.Answer{Text: "Sent."})
+	cfg := runtime.Config{Agents: []*agents.Agent{agent}, Tools: reg, Models: map[string]model.Model{"script": script}}
+	chosen.Use(&cfg)
 	work, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() {
-		done <- sys.Work(work, runtime.Config{Agents: []*agents.Agent{agent}, Tools: reg, Models: map[string]model.Model{"script": script}}, true)
-	}()
-	r, _, err := sys.Client().Submit(ctx, runtime.Submit{Agent: "mailer", Input: "write to ann", ClientKey: "mail-1"})
+	go func() { done <- sys.Work(work, cfg, true) }()
+	r, _, err := sys.Client().Submit(ctx, runtime.Submit{Agent: "mailer", Input: "write to ann", ClientKey: chosen.Key("mail-1")})
 	if err == nil {
 		r, err = sys.Client().Wait(ctx, r.ID, true)
 	}
@@ -56,5 +63,8 @@ func run(ctx context.Context, dir string) (string, error) {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	fmt.Println(run(ctx, ".daybook"))
+	var flags modelflag.Flags
+	flags.Add(flag.CommandLine)
+	flag.Parse()
+	fmt.Println(run(ctx, ".daybook", flags))
 }

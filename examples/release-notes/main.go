@@ -2,7 +2,7 @@
 
 // Command release-notes has a model write release notes until they fit a JSON
 // Schema and a program of one's own finds no change left out. It needs no
-// network: the model is scripted.
+// network: the model is scripted, unless --model NAME --model-config FILE say which.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/examples/internal/modelflag"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/loops/revise"
@@ -75,13 +77,16 @@ func callbacks(self, list string) (revise.Callbacks, error) {
 	return revise.Callbacks{Validators: map[string]revise.Validator{"schema": fits, "complete": exitcode.Validator(complete)}}, nil
 }
 
-func run(ctx context.Context, dir, self string, out io.Writer) error {
+func run(ctx context.Context, dir, self string, flags modelflag.Flags, out io.Writer) error {
+	chosen, err := flags.Open()
+	if err != nil {
+		return err
+	}
 	list := filepath.Join(dir, "changes.txt")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(list, []byte(changes), 0o600)); err != nil {
 		return err
 	}
-	list, err := filepath.Abs(list)
-	if err != nil {
+	if list, err = filepath.Abs(list); err != nil {
 		return err
 	}
 	cfg := runtime.Config{Models: map[string]model.Model{}}
@@ -96,7 +101,8 @@ func run(ctx context.Context, dir, self string, out io.Writer) error {
 	if cfg.Models[agent.Model], err = scripted.Parse("policy.yaml", policy); err != nil {
 		return err
 	}
-	sys, err := system.Open(ctx, system.Options{Dir: dir})
+	chosen.Use(&cfg)
+	sys, err := system.Open(ctx, system.Options{Dir: dir, Secrets: chosen.Secrets})
 	if err != nil {
 		return err
 	}
@@ -104,7 +110,7 @@ func run(ctx context.Context, dir, self string, out io.Writer) error {
 	work, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- sys.Work(work, cfg, true) }()
-	r, _, err := sys.Client().Submit(ctx, runtime.Submit{Agent: agent.Name, Input: "Version 1.4.0\n" + changes, ClientKey: "notes-1.4.0"})
+	r, _, err := sys.Client().Submit(ctx, runtime.Submit{Agent: agent.Name, Input: "Version 1.4.0\n" + changes, ClientKey: chosen.Key("notes-1.4.0")})
 	if err == nil {
 		r, err = sys.Client().Wait(ctx, r.ID, false)
 	}
@@ -158,10 +164,13 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == "check" {
 		os.Exit(judge(os.Args[2]))
 	}
+	var flags modelflag.Flags
+	flags.Add(flag.CommandLine)
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	self, err := os.Executable()
 	if err == nil {
-		err = run(ctx, ".daybook", self, os.Stdout)
+		err = run(ctx, ".daybook", self, flags, os.Stdout)
 	}
 	stop()
 	if err != nil {

@@ -7,6 +7,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/daybookhq/daybook/examples/internal/modelflag"
+	"github.com/daybookhq/daybook/internal/testenv/modelserver"
+	"github.com/daybookhq/daybook/model/scripted"
 )
 
 // The test program is also the program that judges.
@@ -17,7 +21,26 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestReleaseNotes(t *testing.T) {
+func TestReleaseNotes(t *testing.T) { notes(t, modelflag.Flags{}) }
+
+func TestOnAModelOverTheWire(t *testing.T) {
+	for _, format := range []string{modelserver.Chat, modelserver.Messages} {
+		script, err := scripted.Parse("policy.yaml", policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := modelserver.Start(t, script)
+		file, secret := srv.Config(t, format)
+		notes(t, modelflag.Flags{Model: modelserver.Name, Config: file, Secrets: []string{secret}})
+		if srv.Answers() != 3 {
+			t.Errorf("%s: %d answers, want 3", format, srv.Answers())
+		}
+	}
+}
+
+// notes has the notes written, by the script or another model.
+func notes(t *testing.T, flags modelflag.Flags) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +48,7 @@ func TestReleaseNotes(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 { // the second time it is the same run
 		var out bytes.Buffer
-		if err := run(t.Context(), dir, self, &out); err != nil {
+		if err := run(t.Context(), dir, self, flags, &out); err != nil {
 			t.Fatal(err)
 		}
 		got := out.String()

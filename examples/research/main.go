@@ -3,7 +3,8 @@
 //
 //	go run ./examples/research
 //
-// It needs no network and no model provider: see README.md.
+// It needs no network and no model provider: see README.md. With --model it asks a
+// real one.
 package main
 
 import (
@@ -67,6 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f.SetOutput(stderr)
 	f.StringVar(&s.dir, "data", "", "new directory to keep everything in; default a temporary one")
 	f.BoolVar(&s.spare, "no-kill", false, "lets the worker live")
+	s.model.Add(f)
 	f.StringVar(&s.files, "files", "", "an MCP filesystem server instead of the example's own, as a command to which the folder is added:\n'npx -y @modelcontextprotocol/server-filesystem'")
 	if err := f.Parse(args); err != nil {
 		return err

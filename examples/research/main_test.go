@@ -18,8 +18,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/examples/internal/modelflag"
 	"github.com/daybookhq/daybook/examples/research/standin"
 	"github.com/daybookhq/daybook/internal/testenv"
+	"github.com/daybookhq/daybook/internal/testenv/modelserver"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/scripted"
@@ -151,6 +153,28 @@ Sources
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("what the example prints does not match %q:\n%s", want, out)
 		}
+	}
+}
+
+// TestOnAModelOverTheWire: the same answers, from a model provider.
+func TestOnAModelOverTheWire(t *testing.T) {
+	policy, err := files.ReadFile("agent/policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := scripted.Parse("policy.yaml", policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := modelserver.Start(t, script)
+	file, secret := srv.Config(t, modelserver.Chat)
+	s := &supervisor{model: modelflag.Flags{Model: modelserver.Name, Config: file, Secrets: []string{secret}}}
+	whole(t, s)
+	if len(s.runs) != 2 || !strings.HasPrefix(s.runs[0].Answer, "The storm waves of 1.9 m [2] would be 1.37 m") || !strings.HasPrefix(s.runs[1].Answer, "A belt of 84.5 m halves the waves") {
+		t.Errorf("answers: %+v", s.runs)
+	}
+	if srv.Answers() != 9 { // six turns and three: none is paid twice
+		t.Errorf("%d answers, want 9", srv.Answers())
 	}
 }
 

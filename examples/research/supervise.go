@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/daybookhq/daybook/examples/internal/modelflag"
 	"github.com/daybookhq/daybook/examples/research/standin"
 	"github.com/daybookhq/daybook/ledger"
 )
@@ -33,6 +34,7 @@ type supervisor struct {
 	spare     bool     // no worker is killed
 	files     string   // command of an MCP server; empty is the example's own
 	ledgerctl []string // how to start that
+	model     modelflag.Flags
 	out       io.Writer
 	leak      bool   // see standin.Config
 	key       string // of the stand-in of OpenAlex; random if empty
@@ -71,6 +73,9 @@ func (s *supervisor) run(ctx context.Context) (err error) {
 
 // prepare makes the directory and starts the stand-ins.
 func (s *supervisor) prepare() (err error) {
+	if _, err := s.model.Open(); err != nil { // a worker would say it in its log
+		return err
+	}
 	if s.server, err = s.fileServer(); err != nil {
 		return err
 	}
@@ -187,7 +192,7 @@ func (s *supervisor) worker(ctx context.Context, q question) (e ended, err error
 	fmt.Fprintf(s.out, "  worker %d started\n", c.Process.Pid)
 	err = json.NewEncoder(in).Encode(order{
 		Dir: s.dir, Question: q, Services: s.world.URL(), Web: s.world.Web(), OpenAlexKey: s.key,
-		Files: slices.Concat(s.server, []string{s.path("files")}), Folder: s.path("files"),
+		Files: slices.Concat(s.server, []string{s.path("files")}), Folder: s.path("files"), Model: s.model,
 	})
 	lines := json.NewDecoder(out)
 	for e.State = string(ledger.Parked); err == nil && e.State == string(ledger.Parked); {

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/examples/internal/modelflag"
 	"github.com/daybookhq/daybook/examples/research/standin"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/model"
@@ -31,6 +33,8 @@ type order struct {
 	OpenAlexKey string      `json:"openalex_key"`
 	Files       []string    `json:"files"` // the command of the MCP server for the folder
 	Folder      string      `json:"folder"`
+
+	Model modelflag.Flags `json:"model,omitzero"` // that works instead of the script
 }
 
 // question is one run. The same key is the same run, however often it is asked.
@@ -60,10 +64,13 @@ func work(ctx context.Context, in io.Reader, out, log io.Writer) error {
 		stop()
 	}()
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	sys, err := system.Open(ctx, system.Options{
-		Dir: o.Dir, Logger: logger,
-		Secrets: map[string]string{"openalex": o.OpenAlexKey}, // whatever comes back with it in it: it is stored nowhere
-	})
+	chosen, err := o.Model.Open()
+	if err != nil {
+		return err
+	}
+	secrets := map[string]string{"openalex": o.OpenAlexKey} // whatever comes back with it in it: it is stored nowhere
+	maps.Copy(secrets, chosen.Secrets)
+	sys, err := system.Open(ctx, system.Options{Dir: o.Dir, Logger: logger, Secrets: secrets})
 	if err != nil {
 		return err
 	}
@@ -77,6 +84,7 @@ func work(ctx context.Context, in io.Reader, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	chosen.Use(&cfg)
 	asked := make(chan error, 1)
 	go func() { // ends with ctx
 		defer stop()
@@ -101,7 +109,6 @@ func config(o order, sys *system.System, servers *mcp.Servers) (runtime.Config, 
 	if err != nil {
 		return runtime.Config{}, err
 	}
-	// A client of a model provider would stand here, beside the script or instead of it.
 	script, err := scripted.Parse("policy.yaml", policy)
 	if err != nil {
 		return runtime.Config{}, err

@@ -22,6 +22,8 @@ var packages = map[string]string{
 	"model/internal/...": "model events redact",
 	"model/openai":       "model model/internal/... events redact internal/canonical",
 	"model/anthropic":    "model model/internal/... events redact internal/canonical",
+	// The clients that ship, made of a file.
+	"model/providers": "model model/openai model/anthropic redact internal/strictyaml",
 
 	"tools":           "events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"tools/...":       "tools tools/netguard events redact internal/canonical internal/fault internal/telemetry",
@@ -107,10 +109,12 @@ var packages = map[string]string{
 	"internal/testenv":          "internal/embedded internal/testenv/pgserver",
 	"internal/testenv/pgserver": "",
 	"internal/testenv/powercut": "",
-	"internal/testenv/cmd/...":  "internal/embedded internal/testenv/pgserver",
-	"e2e/...":                   "...",
-	"bench/...":                 "...",
-	"examples/...":              "examples/... runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
+	// A provider on the wire, whose answers are those of a model.
+	"internal/testenv/modelserver": "model",
+	"internal/testenv/cmd/...":     "internal/embedded internal/testenv/pgserver",
+	"e2e/...":                      "...",
+	"bench/...":                    "...",
+	"examples/...":                 "examples/... runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
 }
 
 const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/sqlstore ledger/postgres ledger/sqlite " +
@@ -146,7 +150,7 @@ var modules = map[string]string{
 	"github.com/santhosh-tekuri/jsonschema/v6": "tools loops/revise",
 	"github.com/google/jsonschema-go":          "tools tools/...",
 	"github.com/modelcontextprotocol/go-sdk":   "tools/mcp examples/...", // the client; see docs/decisions/0020
-	"github.com/openai/openai-go/v3":           "model/openai",           // heavy: linked by cmd/runner alone; see docs/decisions/0022
+	"github.com/openai/openai-go/v3":           "model/openai",           // heavy: linked by cmd/runner and the examples; see docs/decisions/0022
 	"github.com/tetratelabs/wazero":            "tools/sandbox/wasm",
 	"github.com/dop251/goja":                   "tools/sandbox/javascript",
 	"github.com/coregx/ahocorasick":            "redact",
@@ -185,7 +189,7 @@ const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/ra
 	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal"
 
 // conformance is what is test code although its files are not named _test.go.
-const conformance = "events/eventstest model/modeltest model/internal/wiretest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv e2e/... bench/..."
+const conformance = "events/eventstest model/modeltest model/internal/wiretest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv internal/testenv/modelserver e2e/... bench/..."
 
 // maxLines is how long a file may be that nobody generated. Review asks for 400.
 const maxLines = 600
