@@ -1,9 +1,11 @@
 package model
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/bits"
 	"path"
 	"regexp"
@@ -23,13 +25,23 @@ var embedded embed.FS
 type Prices struct {
 	names    map[string][]price // by valid_from, oldest first
 	prefixes []string           // of names ending in *, longest first
+	windows  map[string]Window
+}
+
+// Window is how much a model takes and gives, in tokens; 0 = nobody said.
+type Window struct {
+	// Input is the most that a request may hold.
+	Input int64
+	// Output is the most that an answer may have.
+	Output int64
 }
 
 // price is what a model costs from a day on.
 type price struct {
-	from  time.Time
-	table string
-	tiers []tier // by above, highest first; the last is above -1
+	from   time.Time
+	table  string
+	source string // where it was read; empty = not said
+	tiers  []tier // by above, highest first; the last is above -1
 }
 
 // tier is what each token of a request costs whose input is above a size.
@@ -55,10 +67,13 @@ var DefaultPrices = sync.OnceValue(func() *Prices {
 
 // LoadPrices reads every *.yaml file at the root of each file system, in order
 // of their names. A model that is named again replaces the one before, whole:
-// so a deployment's own prices go behind the defaults. The faults of all files
-// are reported at once, each with file, line and field.
+// so a deployment's own prices go behind the defaults. In a file that says
+// "continues: true" its prices go behind the earlier ones, which count until then;
+// of two that are valid from the same day the later file's is taken. A window that
+// is not given again stays. The faults of all files are reported at once, each
+// with file, line and field.
 func LoadPrices(systems ...fs.FS) (*Prices, error) {
-	p := &Prices{names: map[string][]price{}}
+	p := &Prices{names: map[string][]price{}, windows: map[string]Window{}}
 	for _, fsys := range systems {
 		files, err := fs.Glob(fsys, "*.yaml")
 		if err != nil {
@@ -77,6 +92,23 @@ func LoadPrices(systems ...fs.FS) (*Prices, error) {
 			}
 		}
 	}
+	p.order()
+	return p, nil
+}
+
+// With returns p and what text, a price file of that name, says: as [LoadPrices]
+// has it where that file comes last. p is not changed.
+func (p *Prices) With(name string, text []byte) (*Prices, error) {
+	more := &Prices{names: maps.Clone(p.names), windows: maps.Clone(p.windows)}
+	if err := more.add(name, text); err != nil {
+		return nil, fmt.Errorf("load prices: %w", err)
+	}
+	more.order()
+	return more, nil
+}
+
+// order sorts the prefixes.
+func (p *Prices) order() {
 	for name := range p.names {
 		if prefix, ok := strings.CutSuffix(name, "*"); ok {
 			p.prefixes = append(p.prefixes, prefix)
@@ -88,18 +120,18 @@ func LoadPrices(systems ...fs.FS) (*Prices, error) {
 		}
 		return strings.Compare(a, b)
 	})
-	return p, nil
 }
 
 func (p *Prices) add(file string, b []byte) error {
 	f, m := strictyaml.Parse(file, b, 0)
 	table := m.Need("table", `a name with a date, such as "my-prices-2026-01": it is kept on every row`)
+	source, continues := m.Text("source"), m.Bool("continues")
 	seen := map[string]bool{}
 	for _, mm := range m.Maps("models") {
 		names := append([]string{mm.Need("name", "the model's name as the provider sends it")}, mm.Texts("aliases")...)
 		var history []price
 		for _, pm := range mm.Maps("prices") {
-			history = append(history, readPrice(pm, table))
+			history = append(history, readPrice(pm, table, source))
 		}
 		if len(history) == 0 {
 			mm.Fault("prices", "missing; write a list with at least one entry that has valid_from, input and output")
@@ -110,21 +142,38 @@ func (p *Prices) add(file string, b []byte) error {
 				mm.Fault("prices", "two entries are valid from %s; keep one", history[i].from.Format(time.DateOnly))
 			}
 		}
+		w := Window{Input: mm.Int("context", 1), Output: mm.Int("max_output", 1)}
 		mm.Done("a model")
 		for _, n := range names {
 			if n != "" && seen[n] {
 				mm.Fault("name", "%q stands for two models of this file; keep one", n)
 			}
 			seen[n] = true
-			p.names[n] = history
+			if continues {
+				p.names[n] = continued(p.names[n], history)
+			} else {
+				p.names[n] = history
+			}
+			was := p.windows[n]
+			p.windows[n] = Window{Input: cmp.Or(w.Input, was.Input), Output: cmp.Or(w.Output, was.Output)}
 		}
 	}
 	m.Done("a price file")
 	return f.Err()
 }
 
-func readPrice(m *strictyaml.Map, table string) price {
-	p := price{table: table}
+// continued is the history of a model that a later file adds to.
+func continued(before, added []price) []price {
+	all := slices.DeleteFunc(slices.Clone(before), func(b price) bool {
+		return slices.ContainsFunc(added, func(a price) bool { return a.from.Equal(b.from) })
+	})
+	all = append(all, added...)
+	slices.SortStableFunc(all, func(a, b price) int { return a.from.Compare(b.from) })
+	return all
+}
+
+func readPrice(m *strictyaml.Map, table, source string) price {
+	p := price{table: table, source: source}
 	if s, ok := m.Scalar("valid_from"); !ok {
 		m.Fault("valid_from", "missing; write the first day of this price, such as 2026-01-31")
 	} else if t, err := time.Parse(time.DateOnly, s); err != nil {
@@ -180,20 +229,38 @@ const perMillion = 1_000_000
 // dated is a date that providers put behind the name of a model.
 var dated = regexp.MustCompile(`-(20\d{6}|20\d\d-\d\d-\d\d|latest)$`)
 
-// find returns the price of a model at a time. In this order: the name or an
+// resolve returns the listed name that stands for a model. In this order: the name or an
 // alias as it is written; the same without a date at its end ("-20250929",
 // "-2025-09-29") or "-latest"; the longest listed "prefix*". Nothing else is
 // guessed: the same model behind another provider has that provider's price.
-func (p *Prices) find(model string, at time.Time) *price {
-	history, ok := p.names[model]
-	if !ok {
-		history, ok = p.names[dated.ReplaceAllString(model, "")]
+func (p *Prices) resolve(model string) (listed string, ok bool) {
+	if _, ok := p.names[model]; ok {
+		return model, true
 	}
-	for i := 0; !ok && i < len(p.prefixes); i++ {
-		if strings.HasPrefix(model, p.prefixes[i]) {
-			history, ok = p.names[p.prefixes[i]+"*"]
+	if bare := dated.ReplaceAllString(model, ""); bare != model {
+		if _, ok := p.names[bare]; ok {
+			return bare, true
 		}
 	}
+	for _, prefix := range p.prefixes {
+		if strings.HasPrefix(model, prefix) {
+			return prefix + "*", true
+		}
+	}
+	return "", false
+}
+
+// Window returns how much a model takes and gives, by the name that its price
+// stands under; the zero value if nobody said.
+func (p *Prices) Window(model string) Window {
+	name, _ := p.resolve(model)
+	return p.windows[name]
+}
+
+// find returns the price of a model at a time, nil if it has none then.
+func (p *Prices) find(model string, at time.Time) *price {
+	name, _ := p.resolve(model)
+	history := p.names[name]
 	for i := len(history) - 1; i >= 0; i-- {
 		if !history[i].from.After(at) {
 			return &history[i]

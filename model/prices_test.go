@@ -1,6 +1,8 @@
 package model_test
 
 import (
+	"io/fs"
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -117,5 +119,61 @@ p.yaml:8: models[1].prices: missing; write a list with at least one entry that h
 	}
 	if d := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); d != "" {
 		t.Errorf("error (-want +got):\n%s", d)
+	}
+}
+
+// Prices behind those of earlier files: what a deployment imports today does not
+// change what counted yesterday.
+func TestContinuedPrices(t *testing.T) {
+	own := fstest.MapFS{"b.yaml": {Data: []byte("table: b\ncontinues: true\nmodels: [{name: gpt-5, max_output: 9, prices: [{valid_from: 2026-06-01, input: \"2\", output: \"0\"}, {valid_from: 2025-08-07, input: \"7\", output: \"0\"}]}]\n")}}
+	base, err := fs.Sub(os.DirFS("."), "prices")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := model.LoadPrices(base, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]events.PicoUSD{"2026-05-31": 7 * events.MicroUSD, "2026-06-01": 2 * events.MicroUSD} {
+		if c, r := p.Price("gpt-5", day(at), events.Usage{Input: 1}); c == nil || *c != want || r.Table != "b" {
+			t.Errorf("on %s: %v, %+v, want %s of b", at, c, r, want)
+		}
+	}
+	if w := p.Window("gpt-5"); w != (model.Window{Input: 272_000, Output: 9}) {
+		t.Errorf("window %+v: what is not given again stays", w)
+	}
+}
+
+// TestWindows: each model of the table that ships says how much it takes.
+func TestWindows(t *testing.T) {
+	for _, e := range model.DefaultPrices().Entries() {
+		if (e.Window.Input < 100_000 || e.Window.Output < 1000) && e.Model != "scripted/*" {
+			t.Errorf("%s takes %+v", e.Model, e.Window)
+		}
+	}
+	ps := model.DefaultPrices()
+	for name, want := range map[string]int64{"claude-haiku-4-5-20251001": 200_000, "openai/gpt-5": 272_000, "gpt-99": 0, "scripted/x": 0} {
+		if got := ps.Window(name).Input; got != want {
+			t.Errorf("%s takes %d tokens, want %d", name, got, want)
+		}
+	}
+}
+
+func TestWithEntriesChangesNothing(t *testing.T) {
+	ps := model.DefaultPrices()
+	one := events.PicoUSD(1_000_000)
+	more, err := ps.WithEntries(model.PriceEntry{Model: "gpt-5", From: day("2026-01-01"), Table: "own", Tiers: []model.PriceTier{{Input: &one, Output: &one}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, r := more.Price("gpt-5", day("2026-01-01"), events.Usage{Input: 1}); c == nil || *c != 1 || r.Table != "own" {
+		t.Errorf("%v of %+v", c, r)
+	}
+	if _, r := ps.Price("gpt-5", day("2026-01-01"), events.Usage{Input: 1}); r.Table != "daybook-list-2026-01" {
+		t.Errorf("the table it was made of has changed: %+v", r)
+	}
+	part := events.PicoUSD(1)
+	if _, err := ps.WithEntries(model.PriceEntry{Model: "m", Tiers: []model.PriceTier{{Input: &part}}}); err == nil {
+		t.Error("a token of a millionth of a pico-dollar is taken")
 	}
 }

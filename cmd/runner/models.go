@@ -15,14 +15,17 @@ const (
 	modelUsage       = "model that every agent uses, whatever its file says: a NAME of --model-config, or scripted/NAME of --policy (DAYBOOK_MODEL)"
 )
 
-// configuredModels adds the models of --model-config.
+// configuredModels adds the models of --model-config, and their prices.
 func (w *workerFlags) configuredModels(models map[string]model.Model) error {
-	if w.modelConfig == "" {
-		return nil
+	var err error
+	if w.table, err = w.priceTable(); err != nil || w.modelConfig == "" {
+		return err
 	}
-	if err := providers.Add(models, w.modelConfig, w.secrets); err != nil {
+	set := providers.Set{Models: models, Prices: w.table}
+	if err := set.Read(w.modelConfig, w.secrets); err != nil {
 		return usagef("--model-config: %w", err)
 	}
+	w.table = set.Prices
 	return nil
 }
 

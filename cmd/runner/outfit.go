@@ -132,7 +132,7 @@ func (k *kit) open(ctx context.Context, sys *system.System) (runtime.Config, err
 	w := k.w
 	cfg := runtime.Config{
 		Name: w.name, Queues: w.queues, Concurrency: w.concurrency, LeaseTTL: w.ttl, Sweep: w.sweep, ShutdownGrace: w.grace,
-		Models: k.models, Tools: new(tools.Registry), Agents: k.agents,
+		Models: k.models, Prices: w.table, Tools: new(tools.Registry), Agents: k.agents,
 	}
 	if _, err := k.shelf.Connect(ctx, sys.Redactor, sys.Vault); err != nil {
 		return cfg, err

@@ -20,7 +20,9 @@ type workerFlags struct {
 	tools        string
 	policies     []string
 	modelConfig  string
-	model        string            // of every agent; empty: what its file says
+	model        string // of every agent; empty: what its file says
+	prices       []string
+	table        *model.Prices
 	secrets      map[string]string // by name
 	payments     string
 	paymentsMode string
@@ -44,6 +46,7 @@ func (w *workerFlags) add(c *cobra.Command) {
 	f.StringSliceVar(&w.policies, "policy", nil, "scripted model as NAME=FILE: agents use it as model scripted/NAME; repeatable, or with commas (DAYBOOK_POLICIES)")
 	f.StringVar(&w.modelConfig, "model-config", "", modelConfigUsage)
 	f.StringVar(&w.model, "model", "", modelUsage)
+	f.StringSliceVar(&w.prices, "prices", nil, "price file put upon the table that ships, later ones upon earlier ones: repeatable, or with commas; see ledgerctl prices (DAYBOOK_PRICES)")
 	f.StringVar(&w.name, "name", "", "worker name; default host, process id and a random part")
 	f.StringSliceVar(&w.queues, "queue", nil, "queues to work on (repeatable); default every queue")
 	f.IntVar(&w.concurrency, "concurrency", 16, "runs held at once")

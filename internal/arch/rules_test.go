@@ -23,7 +23,7 @@ var packages = map[string]string{
 	"model/openai":       "model model/internal/... events redact internal/canonical",
 	"model/anthropic":    "model model/internal/... events redact internal/canonical",
 	// The clients that ship, made of a file.
-	"model/providers": "model model/openai model/anthropic redact internal/strictyaml",
+	"model/providers": "model model/openai model/anthropic events redact internal/strictyaml",
 
 	"tools":           "events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"tools/...":       "tools tools/netguard events redact internal/canonical internal/fault internal/telemetry",

@@ -22,10 +22,23 @@ import (
 // apis are the wire formats that a model's provider may speak.
 var apis = []string{openai.Responses, openai.Chat, anthropic.Messages}
 
-// Add adds the models of a file to those that there are. Keys in the file are
-// names of secrets, never values: a file is copied, printed and checked in. All
-// that is wrong with it is in one error, a line each; then nothing is added.
+// Set is what there is of models. Files add to it.
+type Set struct {
+	Models map[string]model.Model
+	// Prices are what models cost; nil = the table that ships.
+	Prices *model.Prices
+}
+
+// Add adds the models of a file to those that there are; see [Set.Read].
 func Add(models map[string]model.Model, file string, secrets map[string]string) error {
+	s := Set{Models: models}
+	return s.Read(file, secrets)
+}
+
+// Read adds what a file has. Keys in the file are names of secrets, never values: a
+// file is copied, printed and checked in. All that is wrong with it is in one error,
+// a line each; then nothing is added.
+func (s *Set) Read(file string, secrets map[string]string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -35,14 +48,15 @@ func Add(models map[string]model.Model, file string, secrets map[string]string) 
 	if len(mms) == 0 {
 		m.Fault("models", "missing; write a list with at least one entry that has name and api")
 	}
-	found := map[string]model.Model{}
+	found, prices := map[string]model.Model{}, []model.PriceEntry(nil)
 	for _, mm := range mms {
 		name := mm.Need("name", "what agents write as their model, such as gpt-5")
 		_, twice := found[name]
-		if _, taken := models[name]; twice || taken {
+		if _, taken := s.Models[name]; twice || taken {
 			mm.Fault("name", "there is a model %q already; give each its own name", name)
 		}
 		c := reader{secrets}.model(mm, name)
+		prices = append(prices, readPrice(mm, name, c.Model)...)
 		mm.Done("a model")
 		if found[name] = nil; f.Err() != nil {
 			continue // say all faults first
@@ -55,7 +69,15 @@ func Add(models map[string]model.Model, file string, secrets map[string]string) 
 	if err := f.Err(); err != nil {
 		return err
 	}
-	maps.Copy(models, found)
+	if s.Prices == nil {
+		s.Prices = model.DefaultPrices()
+	}
+	table, err := s.Prices.Replaced(prices...)
+	if err != nil {
+		return err
+	}
+	s.Prices = table
+	maps.Copy(s.Models, found)
 	return nil
 }
 
