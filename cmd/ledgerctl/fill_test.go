@@ -30,7 +30,10 @@ type filler struct {
 	ids  *events.IDs
 	now  time.Time
 	key  int
-	err  error // the first thing that went wrong
+	// bind changes what the next runs are bound to; nil = nothing.
+	bind func(*events.RunStarted)
+	path string // of the database
+	err  error  // the first thing that went wrong
 }
 
 func (f *filler) check(err error) {
@@ -91,8 +94,22 @@ func (f *filler) take(r ledger.Run, worker string, ttl time.Duration) *holder {
 	}
 	if h.seq, h.prev = base.Seq, base.Hash; h.seq == 0 {
 		h.prev = events.Genesis(r.ID)
-		h.note(events.RunQueued{Agent: r.Agent, Input: r.Input, ClientKey: r.ClientKey, Queue: r.Queue, Owner: r.Owner, Root: r.Root, QueuedAt: r.CreatedAt})
-		h.note(events.RunStarted{Worker: worker, Agent: r.Agent, Model: "scripted/refunds", Loop: "singleshot", LoopVersion: 1, Tools: []events.ToolBinding{}})
+		queued := events.RunQueued{
+			Agent: r.Agent, Input: r.Input, ClientKey: r.ClientKey, Queue: r.Queue, Owner: r.Owner, Root: r.Root, Parent: r.Parent, QueuedAt: r.CreatedAt,
+			RetryOf: r.RetryOf,
+		}
+		if !r.RetryOf.IsZero() {
+			queued.Attempt = r.Attempt
+		}
+		if !r.ForkOf.IsZero() {
+			queued.Fork = &events.Fork{Run: r.ForkOf, Seq: r.ForkSeq, Effects: string(r.ForkEffects)}
+		}
+		h.note(queued)
+		started := events.RunStarted{Worker: worker, Agent: r.Agent, Model: "scripted/refunds", Loop: "singleshot", LoopVersion: 1, Tools: []events.ToolBinding{}}
+		if f.bind != nil {
+			f.bind(&started)
+		}
+		h.note(started)
 	} else {
 		h.note(events.RunResumed{Worker: worker, Epoch: h.lease.Epoch, BaseSeq: base.Seq, BaseHash: base.Hash, SetAside: base.SetAside})
 	}
@@ -207,7 +224,8 @@ func fillWith(dir string, cfg sqlstore.Config, write func(*filler)) (err error) 
 	now := func() time.Time { return f.now }
 	f.ids = events.NewIDs(now, rand.NewChaCha8([32]byte{7}))
 	cfg.Redactor, cfg.IDs = f.seal, f.ids
-	f.st, err = sqlite.Open(f.ctx, sqlite.Config{Path: filepath.Join(dir, "ledger.db"), Now: now, Store: cfg})
+	f.path = filepath.Join(dir, "ledger.db")
+	f.st, err = sqlite.Open(f.ctx, sqlite.Config{Path: f.path, Now: now, Store: cfg})
 	if err != nil {
 		return err
 	}

@@ -30,18 +30,52 @@ type runReport struct {
 
 func (a *app) runsShowCommand() *cobra.Command {
 	var p page
+	var f transcriptFlags
 	c := &cobra.Command{
 		Use:   "show RUN",
 		Short: "Shows a run: its state, related runs, timeline, model calls, tool calls and what is pending",
+		Long: `Shows a run: its state, related runs, timeline, model calls, tool calls and what is pending.
+With --transcript it is told as a conversation instead, with what each turn cost: what
+was asked and answered, what tools were called with and gave, what was handed back, in
+doubt, approved or waited for, who took over. Its totals are those of ledgerctl costs.`,
 		Example: `  ledgerctl runs show 01KF2M4T00ZV5S9Q3E8R7W6X5Y
-  ledgerctl runs show 7W6X5Y -o json | jq .totals`,
+  ledgerctl runs show 7W6X5Y -o json | jq .totals
+  ledgerctl runs show 7W6X5Y --transcript | less -R
+  ledgerctl runs show 7W6X5Y --transcript -o jsonl | jq 'select(.kind == "turn").sums.cost'`,
 		Args: oneArg("a run"),
-		RunE: func(c *cobra.Command, args []string) error { return a.runsShow(c, args, p) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			if f.on {
+				return a.runsTranscript(c, args, f)
+			}
+			return a.runsShow(c, args, p)
+		},
 	}
+	c.Flags().BoolVar(&f.on, "transcript", false, "as a conversation, with what each turn cost")
+	c.Flags().BoolVar(&f.prompt, "prompt", false, "with --transcript: the system prompt too")
+	c.Flags().BoolVar(&f.full, "full", false, "with --transcript: arguments and results to their end")
 	c.Flags().IntVar(&p.limit, "limit", 200, fmt.Sprintf("events of the timeline at most, up to %d", maxPage))
 	c.Flags().StringVar(&p.after, "after", "", "the timeline goes on after this seq")
 	a.outputFlag(c, showFormats...)
 	return c
+}
+
+func (a *app) runsTranscript(c *cobra.Command, args []string, f transcriptFlags) error {
+	for _, flag := range []string{"limit", "after"} {
+		if c.Flags().Changed(flag) {
+			return usagef("--%s is of the timeline: a transcript is told from its beginning", flag)
+		}
+	}
+	ctx := c.Context()
+	return a.withLedger(ctx, func(st ledger.Store) error {
+		s, err := a.readSummary(ctx, st, args[0])
+		if err != nil {
+			return err
+		}
+		return a.transcript(ctx, st, s, f)
+	})
 }
 
 func (a *app) runsShow(c *cobra.Command, args []string, p page) error {

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// transcriptFlags are those of runs show that only its transcript has.
+type transcriptFlags struct {
+	on     bool
+	prompt bool
+	full   bool
+}
+
+func (f transcriptFlags) check() error {
+	if !f.on && (f.prompt || f.full) {
+		return usagef("--prompt and --full say how much of --transcript is shown")
+	}
+	return nil
+}
+
+// headView is the first line of a transcript in jsonl.
+type headView struct {
+	Kind string `json:"kind"` // run
+	runView
+}
+
+// transcriptOut writes a transcript in one of its forms.
+type transcriptOut interface {
+	head(runView) error
+	// inherit comes before what a fork took over, and with the zero run behind it.
+	inherit(part) error
+	section(*section) error
+	end(totals *toldView, notes []string) error
+}
+
+// part is how much of a run another one begins with.
+type part struct {
+	run events.RunID
+	seq uint64 // 0 = all
+}
+
+// transcript tells a run as a conversation, a turn at a time.
+func (a *app) transcript(ctx context.Context, st ledger.Store, s ledger.Summary, f transcriptFlags) error {
+	buf := bufio.NewWriterSize(a.out, 64<<10)
+	inner := *a // what is written below goes through one buffer
+	inner.out = buf
+	var out transcriptOut
+	switch a.output {
+	case formatJSON:
+		out = &transcriptJSON{a: &inner}
+	case formatJSONL:
+		out = transcriptLines{&inner}
+	default:
+		out = &transcriptText{a: &inner, full: f.full}
+	}
+	err := a.writeTranscript(ctx, st, s, f, out)
+	return errors.Join(err, buf.Flush())
+}
+
+func (a *app) writeTranscript(ctx context.Context, st ledger.Store, s ledger.Summary, f transcriptFlags, out transcriptOut) error {
+	v := a.runView(s)
+	if err := out.head(v); err != nil {
+		return err
+	}
+	parts, notes, err := lineage(ctx, st, s.Run)
+	if err != nil {
+		return err
+	}
+	var last *section
+	var own *teller
+	for i, p := range append(parts, part{run: s.ID}) {
+		inherited := i < len(parts)
+		if inherited {
+			if err := out.inherit(p); err != nil {
+				return err
+			}
+		} else if i > 0 {
+			if err := out.inherit(part{}); err != nil {
+				return err
+			}
+		}
+		own = newTeller(p.run, inherited, func(sec *section) error {
+			if err := a.readPrompt(ctx, st, s.Tenant, sec, f); err != nil {
+				return err
+			}
+			return out.section(sec)
+		})
+		own.last = last
+		if err := readPart(ctx, st, p, own); err != nil {
+			return err
+		}
+		if inherited {
+			if _, err := own.end(); err != nil {
+				return err
+			}
+			last = own.last
+		}
+	}
+	facts, err := st.Pending(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	own.pending(facts)
+	totals, err := own.end()
+	if err != nil {
+		return err
+	}
+	more, err := a.agrees(ctx, st, s.Run, totals.Sums)
+	if err != nil {
+		return err
+	}
+	return out.end(totals, append(notes, more...))
+}
+
+// lineage is what a run inherits, the oldest first. Runs that are older than
+// what is kept are said to be missing.
+func lineage(ctx context.Context, st ledger.Store, r ledger.Run) (parts []part, notes []string, err error) {
+	for n := 0; !r.ForkOf.IsZero() && n < maxChain; n++ {
+		p := part{r.ForkOf, r.ForkSeq}
+		o, err := st.Run(ctx, r.ForkOf)
+		if errors.Is(err, ledger.ErrNotFound) {
+			notes = append(notes, fmt.Sprintf("run %s, whose history it begins with, is not kept any more", p.run))
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, p)
+		r = o
+	}
+	slices.Reverse(parts)
+	return parts, notes, nil
+}
+
+func readPart(ctx context.Context, st ledger.Store, p part, t *teller) error {
+	err := st.Events(ctx, p.run, 1, func(e events.Sealed) error {
+		if p.seq > 0 && e.Envelope().Seq > p.seq {
+			return errEnough
+		}
+		return t.event(e)
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return fmt.Errorf("read events of run %s: %w", p.run, err)
+	}
+	return nil
+}
+
+// readPrompt puts the text of the prompt beside what is said of it.
+func (a *app) readPrompt(ctx context.Context, st ledger.Store, tenant string, s *section, f transcriptFlags) error {
+	for _, v := range s.told {
+		if !f.prompt || v.Kind != toldPrompt || v.Prompt.IsZero() {
+			continue
+		}
+		b, _, err := st.Blob(ctx, tenant, v.Prompt)
+		if errors.Is(err, ledger.ErrNotFound) {
+			v.label, v.tone = "prompt is not kept any more", yellow
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read prompt %s: %w", v.Prompt, err)
+		}
+		v.Text, v.Status = string(b), "shown"
+	}
+	return nil
+}
+
+// pending tells facts that no holder has put into the timeline yet.
+func (t *teller) pending(fs []events.Fact) {
+	for _, f := range fs {
+		v := &toldView{Kind: toldPending, Time: f.At, Type: f.Type, Data: f.Data, label: "pending " + string(f.Type), tone: yellow}
+		if p, err := events.DecodePayload(f.Type, f.Version, f.Data); err == nil {
+			v.Text = summary(p)
+		}
+		t.tell(v)
+	}
+}
+
+// agrees compares what the events come to with what costs says of the run.
+func (a *app) agrees(ctx context.Context, st ledger.Store, r ledger.Run, s *sumsView) (notes []string, err error) {
+	rows, err := st.Costs(ctx, ledger.CostFilter{Run: r.ID})
+	if err != nil {
+		return nil, err
+	}
+	var c costView
+	for _, row := range rows {
+		c.add(costView{
+			ModelCost: dollars{row.ModelCost}, ToolCost: dollars{row.ToolCost}, ModelCalls: row.ModelCalls, ToolCalls: row.ToolCalls,
+			Unpriced: row.Unpriced, Unmeasured: row.Unmeasured, Unsettled: row.Unsettled,
+		})
+	}
+	if c.ModelCost.orZero().Cmp(s.ModelCost.orZero()) != 0 || c.ToolCost.orZero().Cmp(s.ToolCost.orZero()) != 0 || c.ModelCalls != s.ModelCalls ||
+		c.ToolCalls != s.ToolCalls || c.Unpriced != s.Unpriced || c.Unmeasured != s.Unmeasured || c.Unsettled != s.Unsettled {
+		notes = append(notes, "costs does not say the same yet, because the run goes on or the projector is behind:\n"+a.command("costs", "--run", r.ID.String()))
+	}
+	below, err := st.Descendants(ctx, r.ID, 1000)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(below, func(d ledger.Run) bool { return d.Parent == r.ID }) {
+		notes = append(notes, "what its child runs cost is not in it:\n"+a.command("costs", "--run", r.ID.String(), "--lineage"))
+	}
+	return notes, nil
+}
+
+// told is a section as views: what it came to, then what is in it.
+func (s *section) views() []*toldView {
+	if s.turn == 0 {
+		return s.told
+	}
+	v := &toldView{Kind: toldTurn, Turn: s.turn, Time: s.first, Sums: &s.sums}
+	if len(s.told) > 0 {
+		v.Inherited = s.told[0].Inherited
+	}
+	return append([]*toldView{v}, s.told...)
+}
+
+// transcriptLines writes jsonl.
+type transcriptLines struct{ a *app }
+
+func (o transcriptLines) head(v runView) error { return o.a.jsonLine(headView{"run", v}) }
+func (transcriptLines) inherit(part) error     { return nil }
+
+func (o transcriptLines) section(s *section) error {
+	for _, v := range s.views() {
+		if err := o.a.jsonLine(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o transcriptLines) end(totals *toldView, _ []string) error { return o.a.jsonLine(totals) }
+
+// transcriptJSON writes one object, without holding all of it at once.
+type transcriptJSON struct {
+	a    *app
+	told int
+}
+
+// put writes v behind before, the last line of which says how far it is indented.
+func (o *transcriptJSON) put(before string, v any) error {
+	indent := before[strings.LastIndexByte(before, '\n')+1:]
+	b, err := json.MarshalIndent(v, indent[:len(indent)-len(strings.TrimLeft(indent, " "))], "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(o.a.out, "%s%s", before, b)
+	}
+	return err
+}
+
+func (o *transcriptJSON) head(v runView) error {
+	if err := o.put("{\n  \"run\": ", v); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(o.a.out, ",\n  \"told\": [")
+	return err
+}
+
+func (*transcriptJSON) inherit(part) error { return nil }
+
+func (o *transcriptJSON) section(s *section) error {
+	for _, v := range s.views() {
+		before := ",\n    "
+		if o.told == 0 {
+			before = "\n    "
+		}
+		o.told++
+		if err := o.put(before, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *transcriptJSON) end(totals *toldView, _ []string) error {
+	if err := o.put("\n  ],\n  \"totals\": ", totals.Sums); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(o.a.out, "\n}")
+	return err
+}

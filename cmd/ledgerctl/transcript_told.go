@@ -1,0 +1,280 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// told says what an event means to somebody who reads the run as a
+// conversation. What only the machinery needs is left out; an event of a type
+// that has no place of its own here is told in the words that runs tail has for it.
+func (t *teller) told(e events.Event, rows ledger.Rows) {
+	t.count(rows)
+	v := &toldView{Seq: e.Seq, Epoch: e.Epoch, Time: e.Time, Type: e.Type}
+	switch d := e.Data.(type) {
+	case events.TurnStarted, events.ModelCallStarted, events.ArtifactValidationStarted:
+		return // what came of it is told
+	case events.RunQueued, events.RunStarted, events.RunResumed, events.RunParked, events.RunUnparked, events.TimerFired:
+		if !t.course(v, d) {
+			return
+		}
+	case events.RunFinished, events.RunFailed, events.RunCancelled:
+		t.finish(v, d)
+	case events.ModelCallFinished, events.ModelCallError:
+		t.model(v, d, rows)
+	case events.ToolExecutionStarted, events.ToolExecutionProgress, events.ToolExecutionFinished, events.ToolExecutionError,
+		events.ToolExecutionBlocked, events.ToolExecutionInDoubt, events.EffectResolved:
+		t.tool(v, d, rows)
+	default:
+		t.outside(v, d)
+	}
+	t.tell(v)
+}
+
+// course is how the run goes: asked, begun, waiting, carried on.
+func (t *teller) course(v *toldView, p events.Payload) bool {
+	switch d := p.(type) {
+	case events.RunQueued:
+		v.Kind, v.label, v.Data = toldInput, "user", d.Input
+		switch {
+		case d.Fork != nil && string(d.Input) == "null":
+			v.Kind, v.label, v.Run, v.Data = toldNote, "fork", d.Fork.Run, nil
+			v.Text = fmt.Sprintf("goes on by itself after event %d of run %s, effects %s", d.Fork.Seq, d.Fork.Run, d.Fork.Effects)
+		case d.Fork != nil:
+			v.Run = d.Fork.Run
+			v.Text = fmt.Sprintf("to the fork of run %s after event %d, effects %s", d.Fork.Run, d.Fork.Seq, d.Fork.Effects)
+		case !d.RetryOf.IsZero():
+			v.Run = d.RetryOf
+			v.Text = fmt.Sprintf("attempt %d of the same work: what run %s and others of the lineage did is handed back, not done again", d.Attempt, d.RetryOf)
+		}
+	case events.RunStarted:
+		t.bound, t.worker = true, d.Worker
+		v.Kind, v.label, v.Layers, v.Prompt, v.Model = toldPrompt, "prompt", d.PromptLayers, d.PromptHash, d.Model
+		v.Text = layerNames(d.PromptLayers)
+	case events.RunResumed:
+		after := t.wait
+		t.awake(v.Time)
+		if !t.bound || t.ended { // its first holder was lost before it began, or the record is settled
+			t.worker = d.Worker
+			return false
+		}
+		v.Kind, v.Status, v.By, v.tone = toldResume, "taken_over", d.Worker, yellow
+		if after != nil {
+			v.Status, v.tone = "resumed", dim
+			v.Text = "resumed by worker " + d.Worker
+		} else {
+			v.Text = fmt.Sprintf("taken over by worker %s in epoch %d", d.Worker, d.Epoch)
+			if t.worker != "" && t.worker != d.Worker {
+				v.Text += ", after " + t.worker
+			}
+		}
+		if d.SetAside > 0 {
+			v.Text += fmt.Sprintf("; %s of the last holder set aside", plural(int64(d.SetAside), "event"))
+		}
+		t.worker = d.Worker
+	case events.RunParked:
+		v.Kind, v.label, v.Status, v.Text, v.Until, v.tone = toldWait, "waits", string(d.Reason), d.Detail, d.Until, yellow
+		t.wait = v
+	case events.RunUnparked:
+		t.awake(v.Time)
+		return false
+	case events.TimerFired:
+		t.awake(v.Time)
+		return false
+	}
+	return true
+}
+
+// awake ends a wait.
+func (t *teller) awake(at time.Time) {
+	if t.wait == nil {
+		return
+	}
+	ms := at.Sub(t.wait.Time).Milliseconds()
+	t.wait.WaitedMS, t.wait.label, t.wait.tone = &ms, "waited", dim
+	t.wait = nil
+}
+
+func (t *teller) finish(v *toldView, p events.Payload) {
+	v.Kind, v.label = toldEnd, "finished"
+	switch d := p.(type) {
+	case events.RunFinished:
+		v.Status, v.Text, v.Data = string(d.StoppedBy), d.DeclinedBecause, d.Output
+	case events.RunFailed:
+		v.label, v.Status, v.Text, v.tone = "failed", string(d.StoppedBy), either(": ", when(d.Error.Kind != string(d.StoppedBy), d.Error.Kind), d.Error.Message), red
+	case events.RunCancelled:
+		v.label, v.Status, v.By, v.Text, v.tone = "cancelled", string(events.StoppedByCancelled), d.By, d.Reason, yellow
+	}
+}
+
+func (t *teller) model(v *toldView, p events.Payload, rows ledger.Rows) {
+	if len(rows.Models) == 1 {
+		m := rows.Models[0]
+		v.Usage, v.Cost, v.Unpriced, v.Late = m.Usage, m.Cost, m.Unpriced(), m.State == "late"
+		v.ServedModel, v.LatencyMS = m.ServedModel, m.LatencyMS
+	}
+	switch d := p.(type) {
+	case events.ModelCallFinished:
+		v.Kind, v.Turn, v.Attempt, v.Model, v.Status, v.Text, v.ToolCalls = toldAnswer, d.Turn, d.Attempt, d.Model, d.StopReason, d.Text, d.ToolCalls
+		v.Reasoning = reasoningOf(d.Blocks)
+		if v.Late {
+			v.label, v.tone = "late answer", dim
+			return
+		}
+		if d.Turn == t.cur.turn {
+			t.cur.asked = d.ToolCalls
+		}
+	case events.ModelCallError:
+		v.Kind, v.label, v.tone = toldFailure, fmt.Sprintf("attempt %d failed", d.Attempt), red
+		v.Turn, v.Attempt, v.Model, v.Status, v.Text, v.Until = d.Turn, d.Attempt, d.Model, d.Error.Kind, d.Error.Message, d.RetryAt
+		if d.Retryable {
+			v.label, v.tone = v.label+", is tried again", yellow
+		}
+	}
+}
+
+// reasoningOf is what may be read of what a model thought.
+func reasoningOf(bs []events.Block) string {
+	var parts []string
+	for _, b := range bs {
+		if b.Kind == events.BlockReasoning && b.Text != "" {
+			parts = append(parts, b.Text)
+		}
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+func (t *teller) tool(v *toldView, p events.Payload, rows ledger.Rows) {
+	var call events.CallID
+	result := func(r events.ToolResult, ms *int64) {
+		v.Status, v.Text, v.Cost, v.LatencyMS = r.Status, said(r), r.Cost, ms
+		v.Unmeasured = r.Cost == nil
+	}
+	v.Kind = toldResult
+	switch d := p.(type) {
+	case events.ToolExecutionStarted:
+		call, v.Kind, v.Tool, v.Attempt, v.Effect, v.Data = d.Call, toldCall, d.Tool, d.Attempt, d.Effect, d.Arguments
+		if !d.Approval.IsZero() {
+			v.Status = "approved"
+		}
+	case events.ToolExecutionProgress:
+		call, v.Kind, v.Tool, v.Attempt, v.Text, v.Data, v.tone = d.Call, toldProgress, d.Tool, d.Attempt, d.Progress, d.Metadata, dim
+		if h := d.HandedOff; h != nil {
+			v.Status, v.Run, v.Until = "handed_off", h.Child, h.Until
+			v.Text = either(": ", "handed off", either(", ", with("waits for ", string(h.Reason)), d.Progress))
+		}
+	case events.ToolExecutionFinished:
+		call, v.Tool, v.Attempt, v.Of = d.Call, d.Tool, d.Attempt, refName(d.Of)
+		result(d.Result, &d.LatencyMS)
+		switch {
+		case d.Repeated:
+			v.Status, v.Cost, v.Unmeasured, v.LatencyMS, v.label = "repeated", nil, false, nil, "not done again, outcome of "+v.Of
+		case d.Simulated:
+			v.Status, v.label = "simulated", "simulated, not done"
+		case d.Completion != nil:
+			v.By = d.Completion.By
+			v.label = "completed" + with(" by ", v.By)
+		}
+	case events.ToolExecutionError:
+		call, v.Tool, v.Attempt, v.tone = d.Call, d.Tool, d.Attempt, red
+		result(d.Result, &d.LatencyMS)
+		v.Status, v.label, v.Text = "error", "failed", either(": ", d.Error.Kind, d.Error.Message)
+	case events.ToolExecutionBlocked:
+		call, v.Tool, v.Data, v.tone, v.Of = d.Call, d.Tool, d.Arguments, red, refName(d.Of)
+		v.Status, v.label, v.Text = "blocked", either(": ", "blocked", string(d.Reason), d.Detail), said(d.Result)
+	case events.ToolExecutionInDoubt:
+		call, v.Kind, v.Tool, v.Attempt, v.tone = d.Call, toldDoubt, d.Tool, d.Attempt, red
+		v.Status, v.label, v.Text = d.Cause, "in doubt after "+strings.ReplaceAll(d.Cause, "_", " "), d.Evidence
+		if v.Text == "" {
+			v.Text = "nobody can know whether it took effect"
+		}
+	case events.EffectResolved:
+		call, v.Tool, v.By = d.Call, d.Tool, d.By
+		result(d.Result, nil)
+		v.Status, v.label = string(d.State), fmt.Sprintf("settled as %s by %s", strings.ReplaceAll(string(d.State), "_", " "), d.By)
+		if d.Forced {
+			v.label += " (forced)"
+		}
+		v.label = either(", ", v.label, d.Note)
+	}
+	for _, c := range rows.Calls {
+		if v.Late = c.Detail == "late" && !c.Terminal; v.Late {
+			v.label = either(", ", v.label, "late: the call had ended otherwise")
+		}
+	}
+	v.Turn, v.Call = call.Turn, call.String()
+	if call.Turn == t.cur.turn {
+		t.cur.seen[call.Index] = true
+	}
+}
+
+// outside is what persons, clocks and other runs did.
+func (t *teller) outside(v *toldView, p events.Payload) {
+	v.Kind, v.Text, v.label = toldNote, summary(p), strings.ReplaceAll(string(v.Type), "_", " ")
+	switch d := p.(type) {
+	case events.ApprovalRequested:
+		v.Kind, v.label, v.Call, v.Tool, v.Until, v.Status, v.tone = toldApproval, "approval asked for", d.Call.String(), d.Tool, d.Expires, "requested", yellow
+		v.Text = fmt.Sprintf("%s %s%s", d.Call, d.Tool, with(", because of the ", d.Why))
+	case events.ApprovalDecided:
+		v.Kind, v.label, v.By, v.Status, v.Text = toldApproval, d.Decision+" by "+d.By, d.By, d.Decision, d.Reason
+		if d.Decision == "denied" {
+			v.tone = red
+		}
+	case events.BudgetExceeded:
+		v.label, v.tone = "budget", red
+	case events.SignalReceived:
+		v.label, v.By, v.Data = "signal", d.From, d.Data
+		v.Text = either(" ", d.Name, with("from ", d.From))
+	case events.ChildStarted:
+		v.Kind, v.label, v.Run, v.Call, v.Status = toldChild, "child run", d.Child, d.Call.String(), "started"
+		v.Text = fmt.Sprintf("%s works for %s", d.Child, d.Call)
+	case events.ChildFinished:
+		v.Kind, v.label, v.Run, v.Status, v.Data = toldChild, "child run", d.Child, string(d.StoppedBy), d.Output
+		v.Text = either(", ", fmt.Sprintf("%s ended: %s", d.Child, d.StoppedBy), d.Error)
+	case events.OperatorActed:
+		v.label, v.By, v.tone = "operator", d.By, yellow
+	case events.ArtifactValidationFinished, events.ArtifactRevisionStarted, events.ArtifactFinished, events.ArtifactFailed:
+		v.Kind = toldArtifact
+		artifactTold(v, p)
+	}
+}
+
+// artifactTold says what became of an artifact: in one line, and below it what was
+// found or asked.
+func artifactTold(v *toldView, p events.Payload) {
+	below := func(is []events.ArtifactIssue) string {
+		var b strings.Builder
+		for _, i := range is {
+			b.WriteString("\n- " + either(": ", i.Path, i.Message))
+		}
+		return b.String()
+	}
+	v.Text = ""
+	switch d := p.(type) {
+	case events.ArtifactValidationFinished:
+		v.label = fmt.Sprintf("artifact %s, revision %d, ", d.Artifact, d.Revision)
+		switch {
+		case d.Error != nil:
+			v.Status, v.tone = "none", red
+			v.label += "has no verdict"
+			v.Text = either(": ", d.Error.Kind, d.Error.Message)
+		case d.OK:
+			v.Status = "accepted"
+			v.label += "is accepted"
+		default:
+			v.Status, v.tone = "refused", yellow
+			v.label += "is refused" + with(" by ", d.Validator)
+			v.Text = below(d.Issues)
+		}
+	case events.ArtifactRevisionStarted:
+		v.Status, v.label, v.Text = "revised", fmt.Sprintf("asked for revision %d of %s", d.Revision, d.Artifact), "\n"+d.Input
+	case events.ArtifactFinished:
+		v.Status, v.label, v.Text = "finished", "artifact "+d.Name, fmt.Sprintf("revision %d, %d bytes, content %s", d.Revision, d.Bytes, shortKey(d.Content))
+	case events.ArtifactFailed:
+		v.Status, v.label, v.Text, v.tone = "failed", fmt.Sprintf("artifact %s given up after %s", d.Name, plural(int64(d.Revisions), "revision")), below(d.Issues), red
+	}
+}
