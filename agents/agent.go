@@ -24,8 +24,11 @@ const DefaultLoop = "singleshot"
 type Agent struct {
 	Name        string
 	Description string // for people; may be empty
-	Model       string
-	Tools       []string // in the order of the file; nil for none
+	// Model is a model's name, or that of a role that the host gives to models.
+	Model string
+	// Fallbacks are asked in this order where Model does not answer; nil = none is.
+	Fallbacks []string
+	Tools     []string // in the order of the file; nil for none
 	// Select is how many of Tools a model call is shown: those that the
 	// conversation is about, see tools.Bus. Zero means all of them.
 	Select int
@@ -109,7 +112,8 @@ func (a *Agent) Hash() events.Hash {
 		Unpriced    string        `json:"budget_unpriced,omitempty"`
 
 		LoopOptions json.RawMessage `json:"loop_options,omitempty"`
-	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions})
+		Fallbacks   []string        `json:"fallbacks,omitempty"`
+	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks})
 	if err != nil {
 		// Only text that is not UTF-8 and options that are not JSON fail, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestLoad(t *testing.T) {
 // Every file in testdata/bad has its faults beside it, in a .txt file.
 func TestFaults(t *testing.T) {
 	l := agents.Loader{
-		Loops: []string{"singleshot", "revise"}, Strategies: []loops.Loop{singleshot.New(), revise.New()}, Tools: []string{"lookup_order", "refund"}, Models: []string{"m", "scripted/refunds"},
+		Loops: []string{"singleshot", "revise"}, Strategies: []loops.Loop{singleshot.New(), revise.New()}, Tools: []string{"lookup_order", "refund"}, Roles: []string{"default"}, Models: []string{"m", "scripted/refunds"},
 	}
 	files, err := filepath.Glob("testdata/bad/*.md")
 	if err != nil || len(files) == 0 {
@@ -199,5 +200,27 @@ func TestBudget(t *testing.T) {
 	}
 	if half.Hash() != same.Hash() || half.Hash() == plain.Hash() {
 		t.Error("a budget is part of the hash, its spelling is not")
+	}
+}
+
+func TestChainOfModels(t *testing.T) {
+	parse := func(model string, l agents.Loader) *agents.Agent {
+		t.Helper()
+		a, err := l.Parse("x", []byte("---\nname: a\nmodel: "+model+"\n---\nDo it.\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	known := agents.Loader{Models: []string{"m", "n"}, Roles: []string{"default"}}
+	one, alone, two := parse("m", known), parse("[m]", known), parse("[m, n]", known)
+	if two.Model != "m" || !slices.Equal(two.Fallbacks, []string{"n"}) || alone.Fallbacks != nil {
+		t.Errorf("%q then %q, alone %q", two.Model, two.Fallbacks, alone.Fallbacks)
+	}
+	if one.Hash() != alone.Hash() || one.Hash() == two.Hash() || two.Hash() == parse("[n, m]", known).Hash() {
+		t.Error("the hash is not that of the chain")
+	}
+	if a := parse("default", known); a.Model != "default" {
+		t.Errorf("role %q", a.Model)
 	}
 }

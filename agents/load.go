@@ -20,6 +20,7 @@ type Loader struct {
 	Loops  []string // nil = not checked
 	Tools  []string // nil = not checked
 	Models []string // nil = not checked
+	Roles  []string // that stand for models; checked with them
 	// Strategies check the options of the loops that they are; the options of others
 	// are read and not checked.
 	Strategies []loops.Loop
@@ -150,9 +151,9 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 	a := &Agent{
 		Name:        m.Need("name", "a short name such as refunds"),
 		Description: m.Text("description"),
-		Model:       m.Need("model", "the model's name, such as scripted/refunds"),
-		Tools:       m.Texts("tools"),
 	}
+	l.readModel(m, a)
+	a.Tools = m.Texts("tools")
 	l.readLoop(m, a)
 	if a.Name != "" && !events.ValidName(a.Name) {
 		m.Fault("name", "want 1 to 64 letters, digits, \"_\" and \"-\", got %q", a.Name)
@@ -160,9 +161,6 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 	l.checkTools(m, a.Tools)
 	a.Select = int(m.Int("select", 1))
 	a.Groups = readGroups(m, a)
-	if a.Model != "" && l.Models != nil && !slices.Contains(l.Models, a.Model) {
-		m.Fault("model", "there is no model %q; %s", a.Model, choice(a.Model, l.Models))
-	}
 	if lm := m.Map("limits"); lm != nil {
 		a.Limits = events.Limits{
 			MaxTurns:         int(lm.Int("max_turns", 1)),

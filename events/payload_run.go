@@ -96,13 +96,17 @@ type Limits struct {
 
 // RunStarted freezes what the run is bound to, by hash; the bodies are blobs.
 type RunStarted struct {
-	Worker      string `json:"worker"`
-	Agent       string `json:"agent"`
-	AgentHash   Hash   `json:"agent_hash"`
-	PromptHash  Hash   `json:"prompt_hash"` // blob: the composed system prompt
-	Model       string `json:"model"`
-	Loop        string `json:"loop"`
-	LoopVersion int    `json:"loop_version"`
+	Worker     string `json:"worker"`
+	Agent      string `json:"agent"`
+	AgentHash  Hash   `json:"agent_hash"`
+	PromptHash Hash   `json:"prompt_hash"` // blob: the composed system prompt
+	Model      string `json:"model"`
+	// Chain are the models that are asked in order until one answers, Model first;
+	// nil = Model alone. ModelRole is the role that the agent names them by.
+	Chain       []string `json:"chain,omitempty"`
+	ModelRole   string   `json:"model_role,omitempty"`
+	Loop        string   `json:"loop"`
+	LoopVersion int      `json:"loop_version"`
 	// LoopOptions are those of the loop, as it reads them; nil = none.
 	LoopOptions json.RawMessage `json:"loop_options,omitempty"`
 	Validators  []string        `json:"validators,omitempty"`

@@ -41,6 +41,8 @@ type ModelCallStarted struct {
 	// Tools are those that the model was shown. Where a run selects them, a
 	// later attempt or turn takes them from here.
 	Tools []string `json:"tools"`
+	// Endpoint is the one of a pool that is asked; empty = the model has but one.
+	Endpoint string `json:"endpoint,omitempty"`
 }
 
 // Usage counts tokens as billed. Input is uncached input for every provider.
@@ -123,6 +125,8 @@ type ModelCallFinished struct {
 	// RequestID is the provider's name for this call.
 	RequestID string    `json:"request_id,omitempty"`
 	Degraded  *Degraded `json:"degraded,omitempty"`
+	// Endpoint is the one of a pool that answered; empty = the model has but one.
+	Endpoint string `json:"endpoint,omitempty"`
 	// Cost is nil when the model that served has no known price: unpriced, not free.
 	Cost      *PicoUSD `json:"cost,omitempty"`
 	Rates     *Rates   `json:"rates,omitempty"`
@@ -143,7 +147,12 @@ type ModelCallError struct {
 	ServedModel string   `json:"served_model,omitempty"`
 	Usage       *Usage   `json:"usage,omitempty"`
 	Cost        *PicoUSD `json:"cost,omitempty"`
-	LatencyMS   int64    `json:"latency_ms"`
+	Rates       *Rates   `json:"rates,omitempty"`
+	// Endpoint is the one of a pool that failed. NextEndpoint is another one of the
+	// same model, which is asked next; empty = none is left to ask.
+	Endpoint     string `json:"endpoint,omitempty"`
+	NextEndpoint string `json:"next_endpoint,omitempty"`
+	LatencyMS    int64  `json:"latency_ms"`
 }
 
 // Source is where an answer came from.

@@ -28,6 +28,9 @@ func (f *Fold) applyModel(e events.Event, out *Rows) {
 		f.settleModel(e, d.Turn, d.Attempt, "error", out, func(row *ModelCallRow) {
 			row.Model, row.ServedModel, row.ErrorKind = clean(d.Model), clean(d.ServedModel), clean(d.Error.Kind)
 			row.Cost, row.LatencyMS = d.Cost, &d.LatencyMS
+			if d.Rates != nil {
+				row.Rates = rawOf(d.Rates)
+			}
 			if d.Usage != nil {
 				row.Usage = known(*d.Usage)
 			}

@@ -10,10 +10,11 @@ import (
 // the end of the run if it has failed for good or too often, or would be one turn
 // too many. Where the last attempt may be repeated only from
 // [events.ModelCallError].RetryAt on, it is the call all the same: waiting is the
-// runtime's. Attempts cut short by a crash are no failures and use up nothing.
+// runtime's. Which model is asked says [History.Route]: with several in a chain the
+// call has failed for good only when none is left that could answer it. Attempts cut short by a crash are no failures and use up nothing.
 func AskModel(h *History) Step {
 	if e := h.LastModelError(); e != nil {
-		if n := h.ModelFailures(); !e.Retryable || n >= h.MaxModelAttempts() {
+		if n := h.ModelFailures(); !h.goesOn() || n >= max(h.MaxModelAttempts(), len(h.Chain())) {
 			return Fail(e.Error.Kind, fmt.Sprintf("model call of turn %d, attempt %d: %s", e.Turn, e.Attempt, e.Error.Message))
 		}
 	}

@@ -119,7 +119,7 @@ func (h *History) openTurn(n int) {
 	h.closeTurn()
 	h.tell()
 	h.parked = nil
-	h.turn = turn{number: n, control: -1}
+	h.turn = turn{number: n, control: -1, route: turnRoute{decidedAt: h.before}}
 }
 
 // closeTurn answers calls that the loop left without an outcome: a transcript
@@ -154,6 +154,7 @@ func (h *History) modelStarted(p events.ModelCallStarted) {
 		h.offer = &offer{turn: p.Turn, after: len(h.messages), tools: p.Tools}
 	}
 	h.turn.attempts = max(h.turn.attempts, p.Attempt)
+	h.routeStarted(p)
 	if p.Attempt > 0 && !slices.Contains(h.turn.open, p.Attempt) {
 		h.turn.open = append(h.turn.open, p.Attempt)
 	}
@@ -179,10 +180,11 @@ func (h *History) modelFinished(p events.ModelCallFinished) {
 	}
 	t := &h.turn
 	t.answer, t.open = &p, nil
+	h.routeAnswered(p)
 	if p.Text == "" && len(p.ToolCalls) == 0 {
 		return // providers refuse an empty message
 	}
-	m := model.Message{Role: model.Assistant, Text: p.Text, Blocks: p.Blocks}
+	m := model.Message{Role: model.Assistant, Text: p.Text, Blocks: p.Blocks, By: model.By(p.Model, p.Endpoint)}
 	for i, asked := range p.ToolCalls {
 		id := events.CallID{Turn: p.Turn, Index: i}
 		t.calls = append(t.calls, call{id: id, asked: asked})
@@ -194,8 +196,11 @@ func (h *History) modelFinished(p events.ModelCallFinished) {
 
 func (h *History) modelFailed(p events.ModelCallError) {
 	if h.closeAttempt(p.Turn, p.Attempt) {
-		h.turn.failures++
+		if p.NextEndpoint == "" { // else the model has not failed yet
+			h.turn.failures++
+		}
 		h.turn.lastError = &p
+		h.routeFailed(p)
 	}
 }
 

@@ -19,7 +19,9 @@ type History struct {
 	hash  events.Hash
 	epoch uint64
 	time  time.Time
-	ids   map[events.ID]struct{}
+	// before is the time of the event before the last one.
+	before time.Time
+	ids    map[events.ID]struct{}
 
 	origin origin             // of a fork: what was inherited
 	bound  *events.RunStarted // of a fork: what its origin was bound to
@@ -41,6 +43,9 @@ type History struct {
 	offer   *offer
 	// revision is that of the last artifact_revision_started, 0 before.
 	revision int
+	routes   routes
+	// endpoints are those of pools that answered last, by model.
+	endpoints map[string]string
 }
 
 // turn is what is known of the turn in hand; it is replaced when the next opens.
@@ -51,6 +56,7 @@ type turn struct {
 	attempts    int   // the highest number seen
 	failures    int   // attempts that ended in an error
 	lastError   *events.ModelCallError
+	route       turnRoute
 	calls       []call
 	outstanding int // calls without an outcome
 	told        bool
@@ -128,6 +134,7 @@ func (h *History) Apply(e events.Event) error {
 	if err := h.check(e); err != nil {
 		return err
 	}
+	h.before = h.time
 	h.seq, h.hash, h.epoch, h.time = e.Seq, e.Hash, e.Epoch, e.Time
 	h.ids[e.ID] = struct{}{}
 	h.count(e.Data)

@@ -103,6 +103,9 @@ func (r *rehearsal) request(seq uint64, p events.ModelCallStarted) {
 	if !r.want(seq, recorded, modelCall(p.Turn)) {
 		return
 	}
+	if route, ok := r.h.Route(); ok && len(r.h.Chain()) > 1 && route.Model != p.Model {
+		r.found = append(r.found, Divergence{Seq: seq, Kind: DivergentRequest, Expected: recorded + " to " + p.Model, Got: "ask " + route.Model})
+	}
 	if c, ok := r.step().(CallModel); ok && p.Messages > 0 && len(c.Messages) != p.Messages {
 		r.found = append(r.found, Divergence{
 			Seq: seq, Kind: DivergentRequest,

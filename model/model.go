@@ -35,6 +35,9 @@ type Message struct {
 	// Blocks are an assistant message in the order in which it was written, with
 	// what its provider wants back; see [Message.Pieces]. Nil = Text, then Calls.
 	Blocks []events.Block `json:"blocks,omitempty"`
+	// By says which model, and which endpoint of it, wrote an assistant message; see
+	// [OwnBlocks]. It is not part of the hash.
+	By string `json:"-"`
 }
 
 // Call is a tool call in the transcript. ID is ours ("t1.c0"), unique in the run.

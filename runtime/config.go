@@ -68,6 +68,9 @@ type Config struct {
 	Agents   []*agents.Agent
 	// Models are found by the name that an agent states.
 	Models map[string]model.Model
+	// Roles name chains of models: an agent may state one in place of a model, and the
+	// first that answers serves. A model of the same name comes before a role.
+	Roles map[string][]string
 	// Prices default to the table that ships.
 	Prices *model.Prices
 	// Loops beside the ones that ship, singleshot and revise. One with the name of

@@ -20,32 +20,20 @@ var errModelTimeout = errors.New("model call timed out")
 // callModel makes one wire call. Its start is acknowledged by the journal
 // before the request leaves, so whatever is billed has a row.
 func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
-	if last := s.hist.LastModelError(); last != nil && last.Turn == step.Turn && last.RetryAt.After(s.w.cfg.Now()) {
-		wait := last.RetryAt.Sub(s.w.cfg.Now())
-		if wait > s.w.cfg.StayFor {
-			return s.park(ctx, events.RunParked{Reason: events.ParkModelRetry, Detail: "model " + s.agent.Model + " asked to wait: " + last.Error.Kind}, wait)
-		}
-		select {
-		case <-s.handover:
-			return nil
-		default:
-		}
-		if err := sleep(ctx, wait); err != nil {
-			return err
-		}
-	}
-	m, ok := s.w.cfg.Models[s.agent.Model]
-	if !ok {
-		return fmt.Errorf("model %q is not configured here: %w", s.agent.Model, errUnworkable)
+	route, m, later, err := s.route(ctx)
+	if later || err != nil {
+		return err
 	}
 	var specs []tools.Spec
 	if !step.WithoutTools {
-		var err error
 		if specs, err = s.specs(step.Messages); err != nil {
 			return err
 		}
 	}
-	req := model.Request{Model: s.agent.Model, System: s.prompt, Messages: step.Messages, MaxTokens: s.agent.Limits.MaxTokens}
+	req := model.Request{
+		Model: route.Model, System: s.prompt, MaxTokens: s.agent.Limits.MaxTokens,
+		Messages: model.OwnBlocks(step.Messages, model.By(route.Model, route.Endpoint)),
+	}
 	names := make([]string, 0, len(specs))
 	for _, sp := range specs {
 		req.Tools = append(req.Tools, model.Spec{Name: sp.Name, Description: sp.Description, Schema: sp.Schema})
@@ -64,6 +52,7 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	req.AttemptID = fmt.Sprintf("%s.e%d.t%d.a%d", s.run.ID, s.lease.Epoch, step.Turn, attempt)
 	ps := []events.Payload{events.ModelCallStarted{
 		Turn: step.Turn, Attempt: attempt, Model: req.Model, RequestHash: hash, Messages: len(req.Messages), Tools: names,
+		Endpoint: route.Endpoint,
 	}}
 	if s.hist.Turn() < step.Turn {
 		ps = append([]events.Payload{events.TurnStarted{Turn: step.Turn}}, ps...)
@@ -79,8 +68,12 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	fault.Point("model.after_reply")
 	// An answer is recorded whatever happened to the session meanwhile.
 	rctx := s.w.life
+	try := failedCall{turn: step.Turn, attempt: attempt, route: route, held: held, began: began}
 	if err != nil {
-		return s.recordModelError(rctx, step.Turn, attempt, held, model.AsError(err), began)
+		return s.recordModelError(rctx, try, model.AsError(err))
+	}
+	if resp.Degraded == nil || route.Degraded != nil {
+		resp.Degraded = route.Degraded
 	}
 	if resp.Model == "" {
 		resp.Model = req.Model
@@ -90,7 +83,7 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	e := events.ModelCallFinished{
 		Turn: step.Turn, Attempt: attempt, Model: req.Model, ServedModel: resp.Model, Text: resp.Text, ToolCalls: resp.Calls, Blocks: resp.Blocks,
 		StopReason: resp.StopReason, Usage: resp.Usage, RawUsage: resp.RawUsage, RequestID: resp.RequestID, Degraded: resp.Degraded,
-		Cost: cost, Rates: rates, LatencyMS: s.w.cfg.Now().Sub(began).Milliseconds(),
+		Endpoint: route.Endpoint, Cost: cost, Rates: rates, LatencyMS: s.w.cfg.Now().Sub(began).Milliseconds(),
 	}
 	err = s.Record(rctx, e)
 	if errors.Is(err, errUnrecordable) && (e.Blocks != nil || e.RawUsage != nil) {
@@ -103,7 +96,7 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 		if errors.Is(err, events.ErrTooLarge) {
 			me.Kind, me.Retryable = "answer_too_large", false
 		}
-		return s.recordModelError(rctx, step.Turn, attempt, held, me, began)
+		return s.recordModelError(rctx, try, me)
 	}
 	s.settleCost(rctx, held, cost)
 	return err
@@ -130,12 +123,19 @@ func (s *session) askModel(ctx context.Context, m model.Model, req model.Request
 // maxServedModel is how much of a model's name is kept of a failed attempt.
 const maxServedModel = 256
 
-// recordModelError records a failed attempt that began then. Whatever the provider
-// said, the event fits: words are redacted before they are cut, lest half of a
-// secret be left.
-func (s *session) recordModelError(ctx context.Context, turn, attempt int, held events.ID, me *model.Error, began time.Time) error {
+// failedCall is an attempt that gave no usable answer.
+type failedCall struct {
+	turn, attempt int
+	route         loops.Route
+	held          events.ID // what is reserved for it; zero = nothing
+	began         time.Time
+}
+
+// recordModelError records a failed attempt. Whatever the provider said, the event
+// fits: words are redacted before they are cut, lest half of a secret be left.
+func (s *session) recordModelError(ctx context.Context, c failedCall, me *model.Error) error {
 	e := events.ModelCallError{
-		Turn: turn, Attempt: attempt, Model: s.agent.Model, Retryable: me.Retryable, LatencyMS: s.w.cfg.Now().Sub(began).Milliseconds(),
+		Turn: c.turn, Attempt: c.attempt, Model: c.route.Model, Endpoint: c.route.Endpoint, Retryable: me.Retryable, LatencyMS: s.w.cfg.Now().Sub(c.began).Milliseconds(),
 		Error: events.ErrorInfo{Kind: me.Kind, Message: s.red.String(me.Error())}.Fit(), ServedModel: s.red.String(me.Model), Usage: me.Usage,
 	}
 	if len(e.ServedModel) > maxServedModel {
@@ -144,14 +144,14 @@ func (s *session) recordModelError(ctx context.Context, turn, attempt int, held 
 	if me.Usage != nil {
 		served := me.Model
 		if served == "" {
-			served = s.agent.Model
+			served = c.route.Model
 		}
-		e.Cost, _ = s.w.cfg.Prices.Price(served, began, *me.Usage)
+		e.Cost, e.Rates = s.w.cfg.Prices.Price(served, c.began, *me.Usage)
 	}
 	if me.Retryable {
-		e.RetryAt = events.Timestamp(s.w.cfg.Now().Add(max(model.Backoff(attempt, me.RetryAfter, s.w.cfg.Random), time.Microsecond)))
+		e.RetryAt = events.Timestamp(s.w.cfg.Now().Add(max(model.Backoff(s.failures(c), me.RetryAfter, s.w.cfg.Random), time.Microsecond)))
 	}
 	err := s.Record(ctx, e)
-	s.settleCost(ctx, held, ledger.ErrorCost(e))
+	s.settleCost(ctx, c.held, ledger.ErrorCost(e))
 	return err
 }

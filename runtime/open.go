@@ -119,13 +119,17 @@ func (s *session) bind(ctx context.Context) error {
 			return s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop_selection", Message: err.Error()}})
 		}
 		a.Loop, a.LoopOptions = sel.Strategy, sel.Options
+		chain, role, err := s.w.cfg.chain(&a)
+		if err != nil { // NewWorker has checked it
+			return err
+		}
 		s.agent, s.disp = a, s.w.dispatcher(s.red, s.run.Tenant, a.Tools)
 		var bound *events.Policy
 		if origin := s.hist.InheritedStart(); origin != nil {
 			bound = origin.Policy // a fork is bound to no less than what it goes on from
 		}
 		s.policy = policyOf(&s.agent, s.disp, bound)
-		return s.recordStarted(ctx, a)
+		return s.recordStarted(ctx, a, chain, role)
 	}
 	s.agent = s.w.agents[started.Agent]
 	s.agent.Name, s.agent.Model, s.agent.Loop, s.agent.LoopOptions = started.Agent, started.Model, started.Loop, started.LoopOptions
@@ -151,7 +155,7 @@ func (s *session) bind(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
+func (s *session) recordStarted(ctx context.Context, a agents.Agent, chain []string, role string) error {
 	l, needs, err := s.w.checkLoop(a.Loop, a.LoopOptions)
 	if err != nil {
 		return err
@@ -166,7 +170,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent) error {
 	}
 	s.loop = l
 	return s.Record(ctx, events.RunStarted{
-		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: a.Model,
+		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: chain[0], Chain: several(chain), ModelRole: role,
 		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators, Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
 		Policy: s.policy.event(), PromptLayers: layers,
 	})

@@ -75,8 +75,8 @@ func NewWorker(cfg Config) (*Worker, error) {
 			errs = append(errs, fmt.Errorf("agent %q is configured twice", a.Name))
 		}
 		w.agents[a.Name] = *a
-		if _, ok := cfg.Models[a.Model]; !ok {
-			errs = append(errs, fmt.Errorf("agent %q wants model %q, which is not configured", a.Name, a.Model))
+		if _, _, err := cfg.chain(a); err != nil {
+			errs = append(errs, fmt.Errorf("agent %q wants %w", a.Name, err))
 		}
 		if _, _, err := w.checkLoop(a.Loop, a.LoopOptions); err != nil {
 			errs = append(errs, fmt.Errorf("agent %q: %w", a.Name, err))

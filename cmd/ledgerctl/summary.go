@@ -81,13 +81,16 @@ func with(before, s string) string {
 func modelSummary(p events.Payload) string {
 	switch d := p.(type) {
 	case events.ModelCallStarted:
-		return fmt.Sprintf("%s, attempt %d, %s", d.Model, d.Attempt, plural(int64(d.Messages), "message"))
+		return either(", ", d.Model, with("endpoint ", d.Endpoint), fmt.Sprintf("attempt %d, %s", d.Attempt, plural(int64(d.Messages), "message")))
 	case events.ModelCallFinished:
 		tokens := "usage not sent"
 		if !d.Usage.Missing {
 			tokens = fmt.Sprintf("%d in + %d out tokens", d.Usage.Input+d.Usage.CacheRead+d.Usage.CacheWrite, d.Usage.Output)
 		}
 		s := fmt.Sprintf("%s, %s, %s", d.StopReason, tokens, amount(d.Cost, "unpriced"))
+		if g := d.Degraded; g != nil {
+			s += fmt.Sprintf(", by %s instead of %s (%s)", g.To, g.From, g.Reason)
+		}
 		if len(d.ToolCalls) > 0 {
 			names := make([]string, len(d.ToolCalls))
 			for i, c := range d.ToolCalls {
@@ -98,7 +101,10 @@ func modelSummary(p events.Payload) string {
 		return either(", ", s, d.Text)
 	case events.ModelCallError:
 		s := fmt.Sprintf("attempt %d, %s: %s", d.Attempt, d.Error.Kind, d.Error.Message)
-		if d.Retryable {
+		switch {
+		case d.NextEndpoint != "":
+			s += ", endpoint " + d.NextEndpoint + " is asked next"
+		case d.Retryable:
 			s += ", will be tried again"
 		}
 		return s

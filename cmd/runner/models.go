@@ -25,7 +25,7 @@ func (w *workerFlags) configuredModels(models map[string]model.Model) error {
 	if err := set.Read(w.modelConfig, w.secrets); err != nil {
 		return usagef("--model-config: %w", err)
 	}
-	w.table = set.Prices
+	w.table, w.roles = set.Prices, set.Roles
 	return nil
 }
 
@@ -33,14 +33,14 @@ func (w *workerFlags) configuredModels(models map[string]model.Model) error {
 func (w *workerFlags) useModel(as []*agents.Agent) {
 	for _, a := range as {
 		if w.model != "" {
-			a.Model = w.model
+			a.Model, a.Fallbacks = w.model, nil
 		}
 	}
 }
 
 // checkModel refuses a --model that there is not.
 func (w *workerFlags) checkModel(models map[string]model.Model) error {
-	if _, ok := models[w.model]; ok || w.model == "" {
+	if _, ok := models[w.model]; ok || w.model == "" || w.roles[w.model] != nil {
 		return nil
 	}
 	return usagef("--model: there is no model %q; there are %s; others come with --model-config FILE (docs/models.md)",

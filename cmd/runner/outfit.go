@@ -132,7 +132,7 @@ func (k *kit) open(ctx context.Context, sys *system.System) (runtime.Config, err
 	w := k.w
 	cfg := runtime.Config{
 		Name: w.name, Queues: w.queues, Concurrency: w.concurrency, LeaseTTL: w.ttl, Sweep: w.sweep, ShutdownGrace: w.grace,
-		Models: k.models, Prices: w.table, Tools: new(tools.Registry), Agents: k.agents,
+		Models: k.models, Prices: w.table, Roles: w.roles, Tools: new(tools.Registry), Agents: k.agents,
 	}
 	if _, err := k.shelf.Connect(ctx, sys.Redactor, sys.Vault); err != nil {
 		return cfg, err
@@ -206,7 +206,7 @@ func (k *kit) loadAgents(models, names, namespaces []string) ([]*agents.Agent, e
 	}
 	load := agents.Loader{
 		Loops: []string{singleshot.Name, revise.Name}, Strategies: []loops.Loop{singleshot.New(), revise.New()},
-		Models: models, Tools: names, Namespaces: namespaces,
+		Models: models, Roles: slices.Collect(maps.Keys(k.w.roles)), Tools: names, Namespaces: namespaces,
 	}
 	w := k.w
 	as, err := w.agentFiles(load)

@@ -23,6 +23,7 @@ type workerFlags struct {
 	model        string // of every agent; empty: what its file says
 	prices       []string
 	table        *model.Prices
+	roles        map[string][]string
 	secrets      map[string]string // by name
 	payments     string
 	paymentsMode string

@@ -13,6 +13,12 @@ func (m *Map) IsMap(key string) bool {
 	return n != nil && n.Kind == yaml.MappingNode
 }
 
+// IsList reports whether a field is there and is a list.
+func (m *Map) IsList(key string) bool {
+	n := m.find(key)
+	return n != nil && n.Kind == yaml.SequenceNode
+}
+
 // Scalar returns a text, number, boolean or date as it is written; false if
 // the field is none of these, null or not there. It adds no fault.
 func (m *Map) Scalar(key string) (string, bool) {

@@ -25,6 +25,8 @@ var apis = []string{openai.Responses, openai.Chat, anthropic.Messages}
 // Set is what there is of models. Files add to it.
 type Set struct {
 	Models map[string]model.Model
+	// Roles name chains of models; see [model/sidequery.Deps] and runtime.Config.
+	Roles map[string][]string
 	// Prices are what models cost; nil = the table that ships.
 	Prices *model.Prices
 }
@@ -65,6 +67,7 @@ func (s *Set) Read(file string, secrets map[string]string) error {
 			mm.Fault("base_url", "%v", err)
 		}
 	}
+	roles := s.readRoles(m, found)
 	m.Done("a model configuration")
 	if err := f.Err(); err != nil {
 		return err
@@ -78,6 +81,10 @@ func (s *Set) Read(file string, secrets map[string]string) error {
 	}
 	s.Prices = table
 	maps.Copy(s.Models, found)
+	if s.Roles == nil {
+		s.Roles = map[string][]string{}
+	}
+	maps.Copy(s.Roles, roles)
 	return nil
 }
 

@@ -1,0 +1,77 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/model"
+)
+
+// chain returns the models that an agent asks, in order, and the role that it names
+// them by, empty for none.
+func (c *Config) chain(a *agents.Agent) (models []string, role string, err error) {
+	models = append([]string{a.Model}, a.Fallbacks...)
+	if _, ok := c.Models[a.Model]; !ok && len(a.Fallbacks) == 0 {
+		if of := c.Roles[a.Model]; len(of) > 0 {
+			models, role = of, a.Model
+		}
+	}
+	for i, m := range models {
+		if _, ok := c.Models[m]; !ok {
+			if role != "" {
+				return nil, "", fmt.Errorf("role %q, which names model %q, which is not configured", role, m)
+			}
+			return nil, "", fmt.Errorf("model %q, which is not configured", m)
+		}
+		if slices.Contains(models[:i], m) {
+			return nil, "", fmt.Errorf("model %q twice", m)
+		}
+	}
+	return models, role, nil
+}
+
+// several is a chain for the record, where one model alone is none.
+func several(chain []string) []string {
+	if len(chain) < 2 {
+		return nil
+	}
+	return chain
+}
+
+// route is which model is asked now, and that model. later is true if the session has
+// to look again: the run was parked until it may ask, or is handed over.
+func (s *session) route(ctx context.Context) (r loops.Route, m model.Model, later bool, err error) {
+	r, ok := s.hist.Route()
+	if !ok {
+		return r, nil, false, fmt.Errorf("run %s has no model left to ask: %w", s.run.ID, errUnworkable)
+	}
+	if wait := r.At.Sub(s.w.cfg.Now()); !r.At.IsZero() && wait > 0 {
+		if wait > s.w.cfg.StayFor {
+			return r, nil, true, s.park(ctx, events.RunParked{Reason: events.ParkModelRetry, Detail: "model " + r.Model + " asked to wait: " + r.Why}, wait)
+		}
+		if s.handingOver() {
+			return r, nil, true, nil
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return r, nil, false, err
+		}
+	}
+	m, ok = s.w.cfg.Models[r.Model]
+	if !ok {
+		return r, nil, false, fmt.Errorf("model %q is not configured here: %w", r.Model, errUnworkable)
+	}
+	return r, m, false, nil
+}
+
+// failures is how often a model has failed, this time too, for its backoff. In a chain it
+// is not asked each time, and counts what it did over turns.
+func (s *session) failures(c failedCall) int {
+	if len(s.hist.Chain()) < 2 {
+		return c.attempt
+	}
+	return s.hist.Streak(c.route.Model) + 1
+}
