@@ -34,7 +34,7 @@ func closedSet() []entry {
 		v1(ToolExecutionStarted{}), v1(ToolExecutionProgress{}), v1(ToolExecutionFinished{}),
 		v1(ToolExecutionError{}), v1(ToolExecutionBlocked{}), v1(ToolExecutionInDoubt{}),
 		v1(ArtifactValidationStarted{}), v1(ArtifactValidationFinished{}), v1(ArtifactRevisionStarted{}),
-		v1(ArtifactFinished{}), v1(ArtifactFailed{}),
+		v1(ArtifactFinished{}), v1(ArtifactFailed{}), v1(StepPlanned{}),
 		v1(ApprovalRequested{}), v1(ApprovalDecided{}), v1(EffectResolved{}), v1(BudgetExceeded{}),
 		v1(SignalReceived{}), v1(TimerFired{}), v1(ChildStarted{}), v1(ChildFinished{}), v1(OperatorActed{}),
 	}

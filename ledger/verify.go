@@ -306,7 +306,7 @@ func (c *RunCheck) resumed(env events.Envelope, r events.RunResumed, fault func(
 func mayFollowEnd(data events.Payload) bool {
 	switch data.(type) {
 	case events.RunQueued, events.RunStarted, events.RunParked, events.RunFinished, events.RunFailed, events.RunCancelled,
-		events.TurnStarted, events.ModelCallStarted, events.ToolExecutionProgress, events.ToolExecutionBlocked,
+		events.TurnStarted, events.StepPlanned, events.ModelCallStarted, events.ToolExecutionProgress, events.ToolExecutionBlocked,
 		events.ArtifactValidationStarted, events.ArtifactValidationFinished, events.ArtifactRevisionStarted, events.ArtifactFinished, events.ArtifactFailed:
 		return false
 	}

@@ -13,17 +13,29 @@ import (
 // runtime's. Which model is asked says [History.Route]: with several in a chain the
 // call has failed for good only when none is left that could answer it. Attempts cut short by a crash are no failures and use up nothing.
 func AskModel(h *History) Step {
-	if e := h.LastModelError(); e != nil {
-		if n := h.ModelFailures(); !h.goesOn() || n >= max(h.MaxModelAttempts(), len(h.Chain())) {
-			return Fail(e.Error.Kind, fmt.Sprintf("model call of turn %d, attempt %d: %s", e.Turn, e.Attempt, e.Error.Message))
-		}
+	if e := h.failedForGood(); e != nil {
+		return Fail(e.Error.Kind, fmt.Sprintf("model call of turn %d, attempt %d: %s", e.Turn, e.Attempt, e.Error.Message))
 	}
 	if h.NextTurn() > h.MaxTurns() {
-		return Stop{By: events.StoppedByMaxTurns, Err: &events.ErrorInfo{
-			Kind: string(events.StoppedByMaxTurns), Message: fmt.Sprintf("not done after %d turns", h.MaxTurns()),
-		}}
+		return tooManyTurns(h)
 	}
 	return CallModel{Turn: h.NextTurn(), Messages: h.Messages()}
+}
+
+// failedForGood returns the last error of a model call that will not be made again,
+// nil if it may be.
+func (h *History) failedForGood() *events.ModelCallError {
+	e := h.LastModelError()
+	if e == nil || h.goesOn() && h.ModelFailures() < max(h.MaxModelAttempts(), len(h.Chain())) {
+		return nil
+	}
+	return e
+}
+
+func tooManyTurns(h *History) Stop {
+	return Stop{By: events.StoppedByMaxTurns, Err: &events.ErrorInfo{
+		Kind: string(events.StoppedByMaxTurns), Message: fmt.Sprintf("not done after %d turns", h.MaxTurns()),
+	}}
 }
 
 // Unusable returns the end of a run whose model gave an answer that nothing can

@@ -12,8 +12,12 @@ import (
 // the state it finds comes late, or from a worker that had lost its lease, and
 // is left out of the transcript.
 func (h *History) fold(e events.Event) {
+	h.data = e.Data
 	switch p := e.Data.(type) {
 	case events.RunQueued:
+		if h.first == nil {
+			h.first = &p
+		}
 		if p.Fork != nil && e.Seq == 1 {
 			h.branch(p)
 			return
@@ -26,6 +30,9 @@ func (h *History) fold(e events.Event) {
 	case events.RunStarted:
 		if h.started == nil {
 			h.started = &p
+		}
+		if h.begun.IsZero() {
+			h.begun = e.Time
 		}
 	case events.RunResumed:
 		h.resume()
@@ -43,6 +50,8 @@ func (h *History) fold(e events.Event) {
 		h.signalled(p)
 	case events.TurnStarted:
 		h.openTurn(p.Turn)
+	case events.StepPlanned:
+		h.plan(e.Seq, p)
 	case events.ModelCallStarted:
 		h.modelStarted(p)
 	case events.ModelCallFinished:
@@ -153,6 +162,9 @@ func (h *History) modelStarted(p events.ModelCallStarted) {
 	if h.offer == nil || h.offer.turn != p.Turn {
 		h.offer = &offer{turn: p.Turn, after: len(h.messages), tools: p.Tools}
 	}
+	if h.turn.attempts == 0 {
+		h.asked++
+	}
 	h.turn.attempts = max(h.turn.attempts, p.Attempt)
 	h.routeStarted(p)
 	if p.Attempt > 0 && !slices.Contains(h.turn.open, p.Attempt) {
@@ -211,7 +223,7 @@ func (h *History) tell() {
 	if t.outstanding > 0 || len(t.open) > 0 {
 		return
 	}
-	if len(t.calls) > 0 && !t.told {
+	if len(t.calls) > 0 && !t.told && t.op != events.OpCalls {
 		t.told = true
 		m := model.Message{Role: model.Tool, Results: make([]model.Result, len(t.calls))}
 		for i := range t.calls {

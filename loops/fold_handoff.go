@@ -18,6 +18,7 @@ type HandedOff struct {
 	Until   time.Time         // zero = for ever
 	Child   events.RunID      // for reason child
 	Ref     *events.EffectRef // nil unless destructive
+	Planned bool              // by the code of a script
 }
 
 // HandedOff returns the calls of the turn in hand whose outcome comes from
@@ -44,6 +45,7 @@ func (h *History) toolHandedOff(p events.ToolExecutionProgress) {
 	o := p.HandedOff
 	c.handed = &HandedOff{
 		ID: p.Call, Attempt: p.Attempt, Tool: p.Tool, Token: o.Token, Reason: o.Reason, Until: o.Until, Child: o.Child,
+		Planned: h.turn.op == events.OpCalls,
 	}
 	if c.handed.Reason == "" {
 		c.handed.Reason = events.ParkAsyncTool

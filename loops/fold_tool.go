@@ -90,7 +90,9 @@ func (c *call) isOpen(attempt int) int {
 func (h *History) toolEnded(id events.CallID, attempt int, sure bool, told model.Result, r events.ToolResult) {
 	if i := slices.IndexFunc(h.unknown, func(d events.ToolExecutionInDoubt) bool { return d.Call == id }); i >= 0 {
 		if sure {
-			h.notes = append(h.notes, toldNote(id, told))
+			if h.plannedTurn(id.Turn) == nil { // else the model does not know of it
+				h.notes = append(h.notes, toldNote(id, told))
+			}
 			h.taint(id, h.unknown[i].Tool, r)
 			h.unknown = slices.Delete(h.unknown, i, i+1)
 		}
@@ -114,7 +116,7 @@ func (h *History) taint(id events.CallID, tool string, r events.ToolResult) {
 // settle gives c its outcome.
 func (h *History) settle(c *call, told model.Result, r events.ToolResult) {
 	told.CallID, told.Name = c.id.String(), c.asked.Name
-	c.outcome, c.result = &told, r
+	c.outcome, c.result, c.end = &told, r, h.data
 	c.open, c.doubt, c.handed = nil, nil, nil
 	h.turn.outstanding--
 	if r.Control != "" && !told.Failed && (h.turn.control < 0 || c.id.Index < h.turn.control) {

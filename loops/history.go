@@ -26,6 +26,11 @@ type History struct {
 	origin origin             // of a fork: what was inherited
 	bound  *events.RunStarted // of a fork: what its origin was bound to
 
+	first    *events.RunQueued // that of the oldest run whose history this is
+	begun    time.Time         // when that was started
+	data     events.Payload    // that is being folded
+	plans    []*Planned        // of a script
+	asked    int               // turns that the model was asked in
 	queued   *events.RunQueued
 	started  *events.RunStarted
 	parked   *events.RunParked
@@ -62,7 +67,8 @@ type turn struct {
 	told        bool
 	control     int // index of the first call that ends the run, or -1
 	validation  *events.ArtifactValidationFinished
-	revised     bool // a revision of the answer was asked for
+	revised     bool      // a revision of the answer was asked for
+	op          events.Op // of the step of a script that opened it
 	accepted    *events.ArtifactFinished
 	rejected    *events.ArtifactFailed
 }
@@ -84,6 +90,7 @@ type call struct {
 	handed   *HandedOff // its outcome comes from outside
 	outcome  *model.Result
 	result   events.ToolResult
+	end      events.Payload // that gave it its outcome
 }
 
 // OpenCall is an execution that was started and has no outcome yet. After a
@@ -141,6 +148,7 @@ func (h *History) Apply(e events.Event) error {
 	if h.terminal == "" {
 		h.fold(e)
 		h.tell()
+		h.progress(e.Time)
 	}
 	return nil
 }
@@ -303,7 +311,7 @@ func (h *History) Pending() []PendingCall {
 		if c := &h.turn.calls[i]; c.outcome == nil && c.handed == nil {
 			ps = append(ps, PendingCall{
 				ID: c.id, Attempt: c.attempts + 1,
-				Name: c.asked.Name, Arguments: c.asked.Arguments, Malformed: c.asked.Malformed,
+				Name: c.asked.Name, Arguments: c.asked.Arguments, Malformed: c.asked.Malformed, Planned: h.turn.op == events.OpCalls,
 			})
 		}
 	}

@@ -32,6 +32,7 @@ func (h *History) Inherit(e events.Event) error {
 	}
 	h.fold(e)
 	h.tell()
+	h.progress(e.Time)
 	return nil
 }
 
@@ -107,6 +108,7 @@ func (h *History) branch(q events.RunQueued) {
 	t := &h.turn
 	t.open, t.failures, t.lastError = nil, 0, nil
 	h.routes, t.route = nil, turnRoute{} // who was down then need not be now
+	h.unfail()
 	for i := range t.calls {
 		c := &t.calls[i]
 		c.handed = nil // whoever completes it tells the other run

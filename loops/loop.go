@@ -4,6 +4,7 @@
 package loops
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -30,6 +31,35 @@ type Configured interface {
 	// Options checks options, a JSON object or nil for none, and says what they
 	// name. An error joins one [*OptionError] for each fault.
 	Options(options json.RawMessage) (Needs, error)
+}
+
+// Opener is a loop that is code with a position: what it decides from is in the
+// history all the same, but where the code stands is in a Decider, which is opened
+// once for each lease of a run and runs the code over what is recorded. Its Next
+// opens one for each step, which costs as much as the history is long.
+type Opener interface {
+	Loop
+	Open(h Host) Decider
+}
+
+// Host is what a [Decider] is given to run code in.
+type Host struct {
+	// Go starts a goroutine that its owner waits for.
+	Go func(func())
+	// Patience is how long the code may take from one step to the next. Zero or less
+	// means for ever.
+	Patience time.Duration
+}
+
+// Decider is an open loop, of one run. It belongs to one goroutine at a time.
+type Decider interface {
+	// Next is that of [Loop], for a history that only grows. It gives up when ctx
+	// ends, with its cause; asked again it goes on. An error that wraps a
+	// [*DivergedError] says that the code is not the one that made the history.
+	Next(ctx context.Context, h *History) (Step, error)
+	// Close ends the code wherever it stands, and waits for it unless it is stuck
+	// outside. It may be called more than once.
+	Close()
 }
 
 // Needs is what options of a loop name of the host's code.
@@ -75,7 +105,12 @@ type PendingCall struct {
 	Name      string
 	Arguments json.RawMessage
 	Malformed bool
+	// Planned: no model asked for it, but the code of a script.
+	Planned bool
 }
+
+// Plan has what the code of a script asks for recorded, before any of it is done.
+type Plan struct{ Step events.StepPlanned }
 
 // CheckArtifact has the answer of a turn parsed, stored and judged, by host code
 // that is named: a version of the artifact, and a verdict on it.
@@ -124,6 +159,7 @@ type Stop struct {
 
 func (CallModel) step()      {}
 func (CallTools) step()      {}
+func (Plan) step()           {}
 func (CheckArtifact) step()  {}
 func (ReviseArtifact) step() {}
 func (AcceptArtifact) step() {}

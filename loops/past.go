@@ -7,7 +7,7 @@ import (
 
 // Completed returns the calls of a tool that have completed in turns that the
 // model has been told about, the oldest first, those of a fork's origin
-// included. It is read out of the transcript, and costs as much as that is long.
+// included, and then those that a script has planned. It is read out of the transcript, and costs as much as that is long.
 func (h *History) Completed(tool string) []tools.PastCall {
 	var past []tools.PastCall
 	var asked []model.Call
@@ -21,5 +21,5 @@ func (h *History) Completed(tool string) []tools.PastCall {
 			}
 		}
 	}
-	return past
+	return append(past, h.plannedCompleted(tool)...)
 }

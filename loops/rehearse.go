@@ -2,9 +2,12 @@ package loops
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/canonical"
@@ -24,6 +27,7 @@ type Divergence struct {
 const (
 	DivergentStep    = "step"    // another step
 	DivergentRequest = "request" // the same call of the model, with another conversation
+	DivergentScript  = "script"  // the code of a script asks for something else; it is not asked again
 )
 
 func (d Divergence) String() string {
@@ -37,7 +41,12 @@ func (d Divergence) String() string {
 // The record is folded whatever l says, so one change may diverge many times. An
 // error is an event that does not continue the history.
 func Rehearse(h *History, es []events.Event, l Loop) ([]Divergence, error) {
-	r := rehearsal{h: h, loop: l}
+	r := rehearsal{h: h, next: l.Next}
+	if o, ok := l.(Opener); ok {
+		d := o.Open(Host{Go: func(f func()) { go f() }, Patience: rehearsalPatience})
+		defer d.Close()
+		r.next, r.script = func(h *History) (Step, error) { return d.Next(context.Background(), h) }, true
+	}
 	for _, e := range es {
 		if _, over := h.Terminal(); !over && h.Started() != nil {
 			r.compare(e)
@@ -45,22 +54,36 @@ func Rehearse(h *History, es []events.Event, l Loop) ([]Divergence, error) {
 		if err := h.Apply(e); err != nil {
 			return r.found, err
 		}
+		if _, ok := e.Data.(events.StepPlanned); ok && r.script && !r.lost {
+			r.step() // the code goes by what is recorded, so it is asked afterwards
+		}
 	}
 	return r.found, nil
 }
 
+// rehearsalPatience is how long the code of a script may take between two steps.
+const rehearsalPatience = time.Minute
+
 type rehearsal struct {
-	h     *History
-	loop  Loop
-	found []Divergence
-	said  int // the turn of which a divergence was told at its beginning
+	h      *History
+	next   func(*History) (Step, error)
+	found  []Divergence
+	said   int // the turn of which a divergence was told at its beginning
+	script bool
+	lost   bool // the code of the script is at another place than the record
 }
 
 // compare asks the loop if e shows a decision of it.
 func (r *rehearsal) compare(e events.Event) {
 	h := r.h
+	if r.lost {
+		return
+	}
 	switch p := e.Data.(type) {
 	case events.TurnStarted:
+		if n := len(h.plans); r.script && (n == 0 || h.plans[n-1].Done) {
+			return // a step of the script begins
+		}
 		if p.Turn > h.Turn() && !r.want(e.Seq, fmt.Sprintf("model call of turn %d", p.Turn), modelCall(p.Turn)) {
 			r.said = p.Turn
 		}
@@ -171,7 +194,7 @@ func (r *rehearsal) failed(seq uint64, p events.RunFailed) {
 // want reports whether the loop decides as recorded, and notes it if not.
 func (r *rehearsal) want(seq uint64, recorded string, same func(Step) bool) bool {
 	step := r.step()
-	if step != nil && same(step) {
+	if r.lost || step != nil && same(step) {
 		return true
 	}
 	got := "fail: "
@@ -195,7 +218,14 @@ func (r *rehearsal) step() (s Step) {
 			s = broken{fmt.Sprintf("the loop panicked: %v", v)}
 		}
 	}()
-	s, err := r.loop.Next(r.h)
+	s, err := r.next(r.h)
+	if d := (*DivergedError)(nil); errors.As(err, &d) {
+		if !r.lost {
+			r.lost = true
+			r.found = append(r.found, Divergence{Seq: d.Seq, Kind: DivergentScript, Expected: d.Recorded, Got: d.Asked})
+		}
+		return nil
+	}
 	if err != nil {
 		return broken{err.Error()}
 	}
@@ -216,6 +246,8 @@ func describe(s Step) string {
 			text += fmt.Sprintf(" and %d more", n)
 		}
 		return text
+	case Plan:
+		return DescribeStep(s.Step)
 	case CheckArtifact, ReviseArtifact, AcceptArtifact, RejectArtifact:
 		return describeArtifact(s)
 	case Await:

@@ -133,10 +133,10 @@ func (s *session) besides(hs []loops.HandedOff) bool {
 	s.mu.Lock()
 	pending := s.hist.Pending()
 	s.mu.Unlock()
-	if len(pending) == 0 || s.destructive(pending[0].Name) {
+	if len(pending) == 0 || s.destructiveCall(pending[0]) {
 		return false
 	}
-	return !slices.ContainsFunc(hs, func(h loops.HandedOff) bool { return h.Ref != nil || s.destructive(h.Tool) })
+	return !slices.ContainsFunc(hs, func(h loops.HandedOff) bool { return h.Ref != nil || !h.OwnTool() && s.destructive(h.Tool) })
 }
 
 func (s *session) destructive(tool string) bool {

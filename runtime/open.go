@@ -151,7 +151,7 @@ func (s *session) bind(ctx context.Context) error {
 	case l.Version() < started.LoopVersion:
 		return fmt.Errorf("loop %q version %d is not available here: %w", started.Loop, started.LoopVersion, errUnworkable)
 	}
-	s.loop = l
+	s.openLoop(l)
 	return nil
 }
 
@@ -168,7 +168,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent, chain []str
 	if err != nil {
 		return err
 	}
-	s.loop = l
+	s.openLoop(l)
 	return s.Record(ctx, events.RunStarted{
 		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: chain[0], Chain: several(chain), ModelRole: role,
 		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators, Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,

@@ -191,6 +191,10 @@ func (s *session) exempt(p events.Payload) (all []string) {
 		if len(p.Blocks) > 0 {
 			all = append(all, "/blocks/*/data") // signatures and cipher text, which look like keys
 		}
+	case events.StepPlanned:
+		for i, c := range p.Calls {
+			add(fmt.Sprintf("/calls/%d/arguments", i), c.Name)
+		}
 	case events.ToolExecutionStarted:
 		add("/arguments", p.Tool)
 	case events.ToolExecutionBlocked:

@@ -33,11 +33,13 @@ type session struct {
 
 	remembered, expired bool // hand-offs of the last holder, and those whose time is up, were looked at
 
-	agent  agents.Agent
-	loop   loops.Loop
-	disp   *tools.Dispatcher
-	policy policy
-	prompt string
+	agent agents.Agent
+	loop  loops.Loop
+	// decider is the loop, opened, if that is code with a position.
+	decider loops.Decider
+	disp    *tools.Dispatcher
+	policy  policy
+	prompt  string
 
 	// mu guards what numbers events. It is held while the journal accepts an
 	// event, which may take as long as the journal is full, so nothing that

@@ -21,7 +21,7 @@ import (
 func (s *session) callTools(ctx context.Context, step loops.CallTools) error {
 	for calls := step.Calls; len(calls) > 0; {
 		n := 0
-		for n < len(calls) && !s.disp.Destructive(calls[n].Name, s.hist.Started().Tools...) {
+		for n < len(calls) && !s.destructiveCall(calls[n]) {
 			n++
 		}
 		if n == 0 {
@@ -78,7 +78,7 @@ func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 	if isBegun {
 		env.Recorder = begunRecorder{s}
 	}
-	out, err := s.disp.Dispatch(ctx, env, toolCall(c))
+	out, err := s.dispatcherFor(c.OwnTool()).Dispatch(ctx, env, toolCall(c))
 	if err != nil {
 		switch {
 		case errors.Is(err, errBegun):

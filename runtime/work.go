@@ -30,6 +30,7 @@ func transient(err error) bool {
 // work is the life of a session: open, step until the run parks or ends, leave.
 func (s *session) work() {
 	defer s.local.stop()
+	defer s.closeLoop()
 	go s.pump()
 	err := s.guard(func() error { return s.steps() })
 	if err != nil {
@@ -153,8 +154,13 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 	if done, err := s.awaitHandedOff(ctx); !done || err != nil {
 		return true, err
 	}
-	step, err := s.decide()
-	if err != nil {
+	step, err := s.decide(ctx)
+	switch diverged := (*loops.DivergedError)(nil); {
+	case err != nil && ctx.Err() != nil:
+		return true, context.Cause(ctx)
+	case errors.As(err, &diverged):
+		return true, fmt.Errorf("%w: %w", err, errUnworkable)
+	case err != nil:
 		return true, s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop", Message: err.Error()}, Turns: s.hist.Turn()})
 	}
 	switch step := step.(type) {
@@ -162,6 +168,8 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 		return true, s.callModel(ctx, step)
 	case loops.CallTools:
 		return true, s.callTools(ctx, step)
+	case loops.Plan:
+		return true, s.plan(ctx, step)
 	case loops.CheckArtifact:
 		return true, s.checkArtifact(ctx, step)
 	case loops.ReviseArtifact:
@@ -185,8 +193,9 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 	}
 }
 
-// decide asks the loop; a panicking loop is a failed run, not a failed worker.
-func (s *session) decide() (step loops.Step, err error) {
+// decide asks the loop; a panicking loop is a failed run, not a failed worker. The
+// code of a script runs meanwhile, which nobody may record under.
+func (s *session) decide(ctx context.Context) (step loops.Step, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("loop %q panicked: %v", s.loop.Name(), v)
@@ -194,6 +203,9 @@ func (s *session) decide() (step loops.Step, err error) {
 	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.decider != nil {
+		return s.decider.Next(ctx, s.hist)
+	}
 	return s.loop.Next(s.hist)
 }
 

@@ -34,6 +34,7 @@ type Worker struct {
 	agents map[string]agents.Agent
 	loops  map[string]loops.Loop
 	host   revise.Callbacks
+	own    *tools.Registry // of scripts
 	ids    *events.IDs
 	log    *slog.Logger
 
@@ -70,6 +71,10 @@ func NewWorker(cfg Config) (*Worker, error) {
 		w.loops[l.Name()] = l
 	}
 	var errs []error
+	var err error
+	if w.own, err = w.ownTools(); err != nil {
+		return nil, fmt.Errorf("own tools of scripts: %w", err)
+	}
 	for _, a := range cfg.Agents {
 		if _, twice := w.agents[a.Name]; twice {
 			errs = append(errs, fmt.Errorf("agent %q is configured twice", a.Name))

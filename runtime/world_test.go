@@ -49,6 +49,7 @@ type world struct {
 	ttl    time.Duration // of the leases of workers that start from now on
 	agent  func(*agents.Agent)
 	model  model.Model
+	loop   loops.Loop // beside those that ship; the agent's, if it is set
 	cfg    func(*runtime.Config)
 	n      atomic.Int64
 	clock  atomic.Int64 // how far the ledger's clock is ahead
@@ -149,6 +150,9 @@ func (w *world) startOn(l runtime.Ledger) *worker {
 	if w.agent != nil {
 		w.agent(a)
 	}
+	if w.loop != nil {
+		a.Loop = w.loop.Name()
+	}
 	j := w.stream.Journal(name)
 	consumer := w.stream.Consumer()
 	cfg := runtime.Config{
@@ -160,6 +164,9 @@ func (w *world) startOn(l runtime.Ledger) *worker {
 		},
 		LeaseTTL: w.ttl, Sweep: 20 * time.Millisecond, ShutdownGrace: 5 * time.Second, ProbeEvery: 30 * time.Millisecond,
 		StayFor: 100 * time.Millisecond, Random: func() float64 { return 0 },
+	}
+	if w.loop != nil {
+		cfg.Loops = []loops.Loop{w.loop}
 	}
 	if w.cfg != nil {
 		w.cfg(&cfg)
@@ -289,6 +296,12 @@ func (w *world) rehearse() {
 		var loop loops.Loop = singleshot.New()
 		if slices.ContainsFunc(w.history(r.ID), func(e events.Event) bool { p, ok := e.Data.(events.RunStarted); return ok && p.Loop == revise.Name }) {
 			loop = revise.New()
+		}
+		if w.loop != nil && slices.ContainsFunc(w.history(r.ID), func(e events.Event) bool {
+			p, ok := e.Data.(events.RunStarted)
+			return ok && p.Loop == w.loop.Name()
+		}) {
+			loop = w.loop
 		}
 		ds, err := loops.Rehearse(h, w.history(r.ID), loop)
 		if err != nil || len(ds) > 0 {

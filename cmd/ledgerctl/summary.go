@@ -12,6 +12,8 @@ func summary(p events.Payload) string {
 	switch d := p.(type) {
 	case events.TurnStarted:
 		return fmt.Sprintf("turn %d", d.Turn)
+	case events.StepPlanned:
+		return stepSummary(d)
 	case events.ModelCallStarted, events.ModelCallFinished, events.ModelCallError:
 		return modelSummary(p)
 	case events.ToolExecutionStarted, events.ToolExecutionProgress, events.ToolExecutionFinished, events.ToolExecutionError,
@@ -141,6 +143,24 @@ func toolSummary(p events.Payload) string {
 	default:
 		return ""
 	}
+}
+
+// stepSummary says what the code of a script asks for.
+func stepSummary(d events.StepPlanned) string {
+	s := fmt.Sprintf("step %d", d.Step)
+	switch d.Op {
+	case events.OpModel:
+		return s + ", asks the model: " + d.Text
+	case events.OpArtifact:
+		return fmt.Sprintf("%s, artifact %s of %d bytes", s, d.Name, len(d.Text))
+	case events.OpCalls:
+		names := make([]string, len(d.Calls))
+		for i, c := range d.Calls {
+			names[i] = c.Name
+		}
+		return s + ", calls " + strings.Join(names, " ")
+	}
+	return either(" ", s+", "+string(d.Op), d.Name)
 }
 
 func artifactSummary(p events.Payload) string {

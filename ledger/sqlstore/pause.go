@@ -105,7 +105,7 @@ func (s *Store) holdCrashing(ctx context.Context, tx Tx, c candidate, now time.T
 
 // noOutcome are the events that a worker records before it knows whether
 // anything comes of it.
-const noOutcome = `('run_queued', 'run_started', 'run_resumed', 'run_parked', 'run_unparked', 'timer_fired', 'turn_started', 'model_call_started',
+const noOutcome = `('run_queued', 'run_started', 'run_resumed', 'run_parked', 'run_unparked', 'timer_fired', 'turn_started', 'step_planned', 'model_call_started',
 	'tool_execution_started', 'tool_execution_progress', 'artifact_validation_started', 'artifact_revision_started')`
 
 // forgetCrashes ends a row of crashes: the holders before this one brought the
