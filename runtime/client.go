@@ -221,7 +221,8 @@ func (c *Client) Signal(ctx context.Context, id events.RunID, s ledger.Signal) e
 }
 
 // Wait returns the run once it has ended, or when parked is true also once it
-// is parked. It returns ctx's cause when that ends first.
+// is parked and what it waits for has not come. It returns ctx's cause when that
+// ends first.
 func (c *Client) Wait(ctx context.Context, id events.RunID, parked bool) (ledger.Run, error) {
 	poll := c.Poll
 	def(&poll, 100*time.Millisecond)
@@ -230,13 +231,26 @@ func (c *Client) Wait(ctx context.Context, id events.RunID, parked bool) (ledger
 		switch {
 		case err != nil && !errors.Is(err, ledger.ErrUnavailable):
 			return ledger.Run{}, err
-		case err == nil && (r.State.Ended() || parked && r.State == ledger.Parked):
+		case err == nil && (r.State.Ended() || parked && r.State == ledger.Parked && (r.ParkReason == events.ParkPaused || !c.wakes(ctx, id))):
 			return r, nil
 		}
 		if err := sleep(ctx, poll); err != nil {
 			return r, err
 		}
 	}
+}
+
+// wakes reports whether a parked run has something to go on with: a person has
+// decided, or a signal has come, and no worker has taken it yet.
+func (c *Client) wakes(ctx context.Context, id events.RunID) bool {
+	l, ok := c.ledger.(interface {
+		Pending(ctx context.Context, run events.RunID) ([]events.Fact, error)
+	})
+	if !ok {
+		return false
+	}
+	fs, err := l.Pending(ctx, id)
+	return err != nil || len(fs) > 0 // with the database away, look again
 }
 
 // WaitRetries is Wait, but goes on to the run that tries a failed one again.

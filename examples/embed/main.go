@@ -29,35 +29,20 @@ func run(ctx context.Context, dir string, flags modelflag.Flags) (string, error)
 	if err != nil {
 		return "", err
 	}
-	send, err := tools.New(tools.Definition{Name: "send_mail", Description: "Sends a mail.", Effect: tools.Destructive, Trust: tools.Own},
+	send := tools.Must(tools.New(tools.Definition{Name: "send_mail", Description: "Sends a mail.", Effect: tools.Destructive, Trust: tools.Own},
 		func(_ context.Context, in *tools.Invocation, m mail) (string, error) {
 			return fmt.Sprintf("mail to %s sent under key %.8s", m.To, in.OpKey), nil
-		})
-	if err != nil {
-		return "", err
-	}
-	reg, err := tools.NewRegistry(send)
-	if err != nil {
-		return "", err
-	}
-	sys, err := system.Open(ctx, system.Options{Dir: dir, Secrets: chosen.Secrets})
-	if err != nil {
-		return "", err
-	}
-	defer sys.Close()
+		}))
 	agent := &agents.Agent{Name: "mailer", Model: "script", Loop: "singleshot", Tools: []string{"send_mail"}, Prompt: "Send the mail that the user asks for, then say so."}
 	script := scripted.Script(scripted.Answer{Calls: []scripted.Call{{Name: "send_mail", Arguments: `{"to":"ann"}`}}}, scripted.Answer{Text: "Sent."})
-	cfg := runtime.Config{Agents: []*agents.Agent{agent}, Tools: reg, Models: map[string]model.Model{"script": script}}
+	cfg := runtime.Config{Agents: []*agents.Agent{agent}, Tools: tools.Must(tools.NewRegistry(send)), Models: map[string]model.Model{"script": script}}
 	chosen.Use(&cfg)
-	work, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- sys.Work(work, cfg, true) }()
-	r, _, err := sys.Client().Submit(ctx, runtime.Submit{Agent: "mailer", Input: "write to ann", ClientKey: chosen.Key("mail-1")})
-	if err == nil {
-		r, err = sys.Client().Wait(ctx, r.ID, true)
+	sys, err := system.Start(ctx, system.Options{Dir: dir, Secrets: chosen.Secrets}, cfg)
+	if err != nil {
+		return "", err
 	}
-	stop()
-	return fmt.Sprintf("run %s: %s", r.State, r.Result), errors.Join(err, <-done)
+	r, err := sys.Do(ctx, runtime.Submit{Agent: "mailer", Input: "write to ann", ClientKey: chosen.Key("mail-1")})
+	return fmt.Sprintf("run %s: %s", r.State, r.Result), errors.Join(err, sys.Stop())
 }
 
 func main() {

@@ -3,11 +3,15 @@ package main
 import (
 	"bytes"
 	"os"
+	"strings"
 	"testing"
 
+	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/examples/internal/modelflag"
 	"github.com/daybookhq/daybook/internal/testenv/modelserver"
 	"github.com/daybookhq/daybook/model/scripted"
+	"github.com/daybookhq/daybook/runtime"
+	"github.com/daybookhq/daybook/runtime/system"
 )
 
 func TestServiceWithAToolOfItsOwn(t *testing.T) {
@@ -19,7 +23,7 @@ func TestServiceWithAToolOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(src, []byte("\n")); n > 70 {
+	if n := bytes.Count(src, []byte("\n")); n > 60 {
 		t.Errorf("the example has %d lines; it is to show how little is needed", n)
 	}
 }
@@ -34,6 +38,23 @@ func TestOnAModelOverTheWire(t *testing.T) {
 		out, err := run(t.Context(), t.TempDir(), modelflag.Flags{Model: modelserver.Name, Config: file, Secrets: []string{secret}})
 		if err != nil || out != `run finished: "Ann has mail."` || srv.Answers() != 2 {
 			t.Errorf("%s: run = %q, %v after %d answers", format, out, err, srv.Answers())
+		}
+	}
+}
+
+// What is wrong with a worker is told to whoever waits for it, not waited out.
+func TestWorkerThatCannotStart(t *testing.T) {
+	sys, err := system.Start(t.Context(), system.Options{Dir: t.TempDir()}, runtime.Config{Agents: []*agents.Agent{{Name: "mailer", Model: "nowhere", Loop: agents.DefaultLoop}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `agent "mailer" wants model "nowhere", which is not configured`
+	if _, err := sys.Do(t.Context(), runtime.Submit{Agent: "mailer", Input: 1, ClientKey: "one"}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Do: %v, want %s", err, want)
+	}
+	for range 2 {
+		if err := sys.Stop(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Stop: %v, want %s", err, want)
 		}
 	}
 }

@@ -119,10 +119,6 @@ func run(ctx context.Context, dir, self string, flags modelflag.Flags, out io.Wr
 		return err
 	}
 	fmt.Fprintf(out, "run %s %s: %s %s\n", r.ID, r.State, r.StoppedBy, r.Result)
-	// A projector does this within two seconds; here it has been stopped.
-	if _, err := sys.Store.FoldBehind(ctx, 0, 100); err != nil {
-		return err
-	}
 	return show(ctx, sys.Store, r, out)
 }
 

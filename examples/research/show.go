@@ -55,11 +55,6 @@ func (s *supervisor) pictures(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	for n := 1; n > 0; { // what the last worker left to be folded
-		if n, err = st.FoldBehind(ctx, 0, 1000); err != nil {
-			return err
-		}
-	}
 	for _, r := range s.runs {
 		if err := s.picture(ctx, st, r.Run); err != nil {
 			return err

@@ -114,6 +114,7 @@ var packages = map[string]string{
 	"internal/testenv/cmd/...":     "internal/embedded internal/testenv/pgserver",
 	"e2e/...":                      "...",
 	"bench/...":                    "...",
+	"docs":                         "", // tests that do what pages say
 	"examples/...":                 "examples/... runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
 }
 

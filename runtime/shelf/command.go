@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -66,7 +67,10 @@ func specifier(s string) (string, error) {
 }
 
 func (r *reader) program(m *strictyaml.Map) command.Program {
-	p := command.Program{Name: m.Need("name", "the program's name, such as go"), Path: m.Text("path")}
+	p := command.Program{Name: m.Need("name", "the program's name, such as go"), Path: r.path(m, "path")}
+	if abs, err := filepath.Abs(p.Path); err == nil && p.Path != "" { // the file itself may have been named by a relative path
+		p.Path = abs
+	}
 	for _, fm := range m.Maps("forms") {
 		f := command.Form{
 			Words: fm.Texts("words"), Insert: fm.Texts("insert"), Flags: fm.Texts("flags"), WholeFlags: fm.Bool("whole_flags"),

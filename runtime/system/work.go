@@ -83,5 +83,24 @@ func (s *System) Work(ctx context.Context, cfg runtime.Config, project bool) (er
 	err = w.Run(ctx)
 	stop()
 	wg.Wait()
+	if s.embedded && err == nil && perr == nil {
+		err = s.foldRest(ctx)
+	}
 	return errors.Join(err, perr)
+}
+
+// foldRest folds what barriers have moved on in the last seconds: of an embedded
+// system there may be no projector for a long time, and its tables are read now.
+func (s *System) foldRest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	for {
+		n, err := s.Store.FoldBehind(ctx, 0, 100)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("fold the last runs: %w", err)
+		}
+		if n == 0 || err != nil {
+			return nil // whoever projects next does it
+		}
+	}
 }

@@ -96,7 +96,7 @@ func (p *Program) find(dir string) error {
 	}
 	for _, path := range []string{filepath.Clean(p.Path), real} {
 		if rel, err := filepath.Rel(dir, path); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-			return fmt.Errorf("%s is %s, inside the working directory, where it could be replaced", p.Name, path)
+			return fmt.Errorf("%s is %s, inside the working directory, where it could be replaced: keep programs elsewhere, or let them work in a folder of its own (dir)", p.Name, path)
 		}
 	}
 	return nil
