@@ -12,6 +12,7 @@ import (
 	"github.com/daybookhq/daybook/agents/prompt"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/canonical"
+	"github.com/daybookhq/daybook/tools/policy"
 )
 
 // FileName is what a definition is called in its folder.
@@ -52,6 +53,11 @@ type Agent struct {
 	// Taint says what becomes of a destructive call once text from outside has come
 	// into the run: ask, deny, or nothing (empty; allow in the file).
 	Taint string
+	// Policy are rules about calls, nil for none. They forbid and ask; they permit
+	// nothing that something else forbids.
+	Policy *policy.List
+	// PolicyTests are what the rules are tested with. They are not part of the hash.
+	PolicyTests []policy.Case
 	// ApprovalTimeout is how long a person may take; zero means a day.
 	ApprovalTimeout time.Duration
 	// Retry says how often a run is tried that an error stops.
@@ -111,9 +117,10 @@ func (a *Agent) Hash() events.Hash {
 		ApprovalTTL time.Duration `json:"approval_timeout,omitempty"`
 		Unpriced    string        `json:"budget_unpriced,omitempty"`
 
-		LoopOptions json.RawMessage `json:"loop_options,omitempty"`
-		Fallbacks   []string        `json:"fallbacks,omitempty"`
-	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks})
+		LoopOptions json.RawMessage     `json:"loop_options,omitempty"`
+		Fallbacks   []string            `json:"fallbacks,omitempty"`
+		Policy      []events.PolicyRule `json:"policy,omitempty"`
+	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules})
 	if err != nil {
 		// Only text that is not UTF-8 and options that are not JSON fail, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))

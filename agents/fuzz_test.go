@@ -9,7 +9,7 @@ import (
 
 // Whatever is in a file: no panic, and an agent that is read has a hash.
 func FuzzParse(f *testing.F) {
-	for _, name := range []string{"good/refunds/AGENT.md", "bad/several_faults.md", "bad/wrong_types.md"} {
+	for _, name := range []string{"good/refunds/AGENT.md", "bad/several_faults.md", "bad/wrong_types.md", "bad/policy.md"} {
 		b, err := os.ReadFile("testdata/" + name)
 		if err != nil {
 			f.Fatal(err)

@@ -143,6 +143,24 @@ type Policy struct {
 	// Unpriced says what becomes of a call whose price nobody knows: refuse, or
 	// empty, which allows it.
 	Unpriced string `json:"unpriced,omitempty"`
+	// Rules are what agent, operator and parent say about calls: in a list the
+	// first rule that holds decides, and of the lists the strictest.
+	Rules []PolicyList `json:"rules,omitempty"`
+	// Limit is what the run may spend, as Rules see it; nil = no limit, or no rules.
+	Limit *PicoUSD `json:"limit,omitempty"`
+}
+
+// PolicyList is a list of rules.
+type PolicyList struct {
+	Source string       `json:"source"` // whose it is, for people
+	Rules  []PolicyRule `json:"rules"`
+}
+
+// PolicyRule says what becomes of the calls that it holds for.
+type PolicyRule struct {
+	When    string `json:"when"` // an expression
+	Then    string `json:"then"` // allow, ask or deny
+	Because string `json:"because,omitempty"`
 }
 
 // RunResumed is the first event of every holder after the first.
@@ -210,6 +228,8 @@ type ApprovalRequested struct {
 	Expires  time.Time `json:"expires"`
 	// Why says what wants it: policy, taint or fork.
 	Why string `json:"why,omitempty"`
+	// Rule names the rule that asks, and says why; empty if none does.
+	Rule string `json:"rule,omitempty"`
 }
 
 // ApprovalDecided is the fact of a person's decision.

@@ -297,6 +297,8 @@ type ToolExecutionBlocked struct {
 	OpKey  Hash       `json:"op_key,omitzero"`
 	Of     *CallRef   `json:"of,omitempty"` // identity_conflict: the call that took effect
 	At     time.Time  `json:"at"`
+	// Rule names the rule that denied it (detail policy).
+	Rule string `json:"rule,omitempty"`
 }
 
 // ToolExecutionInDoubt says that nobody can know whether a call took effect.

@@ -62,7 +62,9 @@ type Approval struct {
 	Why                      string
 	// TaintBy names the call that brought foreign text in; empty unless Why says taint.
 	TaintBy string
-	State   ApprovalState
+	// Rule is the rule that asks, and why; empty if none does.
+	Rule  string
+	State ApprovalState
 	// By is the authenticated caller who decided, Role the database role of the
 	// connection it was done over, as the database knows it (PostgreSQL only).
 	By, Role, Reason                            string

@@ -63,7 +63,9 @@ type Intent struct {
 	// Ask: policy wants an approval, whatever else does. The approval is bound to
 	// tool, arguments, ToolHash (the declaration) and Policy (the version of the
 	// policy), and expires after ApprovalTTL (0 = [DefaultApprovalTTL]).
-	Ask              bool
+	Ask bool
+	// AskRule is the rule of the policy that asks, and why; empty if none does.
+	AskRule          string
 	ToolHash, Policy events.Hash
 	ApprovalTTL      time.Duration
 	// Tainted: foreign text has come into the run, first with the call that TaintBy

@@ -129,6 +129,7 @@ func (h *History) openTurn(n int) {
 	h.tell()
 	h.parked = nil
 	h.turn = turn{number: n, control: -1, route: turnRoute{decidedAt: h.before}}
+	h.takeBasis()
 }
 
 // closeTurn answers calls that the loop left without an outcome: a transcript
@@ -193,6 +194,7 @@ func (h *History) modelFinished(p events.ModelCallFinished) {
 	t := &h.turn
 	t.answer, t.open = &p, nil
 	h.routeAnswered(p)
+	h.takeBasis()
 	if p.Text == "" && len(p.ToolCalls) == 0 {
 		return // providers refuse an empty message
 	}

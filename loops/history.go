@@ -37,6 +37,8 @@ type History struct {
 	cancel   *events.OperatorActed
 	terminal events.Type
 	usage    events.Usage
+	spent    events.PicoUSD
+	unpriced int
 	external *External
 
 	turn     turn
@@ -56,6 +58,7 @@ type History struct {
 // turn is what is known of the turn in hand; it is replaced when the next opens.
 type turn struct {
 	number      int
+	basis       Basis
 	answer      *events.ModelCallFinished
 	open        []int // attempts of the model call that have no outcome yet
 	attempts    int   // the highest number seen
@@ -145,6 +148,7 @@ func (h *History) Apply(e events.Event) error {
 	h.seq, h.hash, h.epoch, h.time = e.Seq, e.Hash, e.Epoch, e.Time
 	h.ids[e.ID] = struct{}{}
 	h.count(e.Data)
+	h.pay(e.Data)
 	if h.terminal == "" {
 		h.fold(e)
 		h.tell()

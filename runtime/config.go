@@ -18,6 +18,7 @@ import (
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/redact"
 	"github.com/daybookhq/daybook/tools"
+	rules "github.com/daybookhq/daybook/tools/policy"
 )
 
 // Ledger is what a worker needs of the ledger.
@@ -66,6 +67,9 @@ type Config struct {
 	// Dispatch configures the tool pipeline; Redactor and Secrets are filled in.
 	Dispatch tools.Config
 	Agents   []*agents.Agent
+	// Policy are the operator's rules about the calls of all agents, beside their
+	// own: the stricter counts. Nil for none.
+	Policy *rules.List
 	// Models are found by the name that an agent states.
 	Models map[string]model.Model
 	// Roles name chains of models: an agent may state one in place of a model, and the

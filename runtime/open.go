@@ -128,7 +128,9 @@ func (s *session) bind(ctx context.Context) error {
 		if origin := s.hist.InheritedStart(); origin != nil {
 			bound = origin.Policy // a fork is bound to no less than what it goes on from
 		}
-		s.policy = policyOf(&s.agent, s.disp, bound)
+		if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, bound); err != nil {
+			return fmt.Errorf("%w: %w", err, errUnworkable)
+		}
 		return s.recordStarted(ctx, a, chain, role)
 	}
 	s.agent = s.w.agents[started.Agent]
@@ -138,7 +140,10 @@ func (s *session) bind(ctx context.Context) error {
 		s.agent.Tools = append(s.agent.Tools, b.Name)
 	}
 	s.disp = s.w.dispatcher(s.red, s.run.Tenant, s.agent.Tools)
-	s.policy = policyOf(&s.agent, s.disp, started.Policy)
+	var err error
+	if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, started.Policy); err != nil {
+		return fmt.Errorf("%w: %w", err, errUnworkable)
+	}
 	prompt, err := s.blob(ctx, started.PromptHash)
 	if err != nil {
 		return fmt.Errorf("read the prompt that run %s is bound to: %w", s.run.ID, err)

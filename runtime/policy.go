@@ -11,6 +11,7 @@ import (
 	"github.com/daybookhq/daybook/internal/canonical"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/tools"
+	rules "github.com/daybookhq/daybook/tools/policy"
 )
 
 // policy is what stands between a run's destructive calls and the world: what
@@ -22,18 +23,23 @@ type policy struct {
 	priced  bool     // no call is made whose price nobody knows
 	ttl     time.Duration
 	version events.Hash
+	rules   rules.Policy
+	limit   *events.PicoUSD // what the run may spend, as the rules see it; nil = no limit, or no rules
 }
 
-// policyOf combines the agent, its tools and what the run was bound to, nil for
-// nothing.
-func policyOf(a *agents.Agent, d *tools.Dispatcher, bound *events.Policy) policy {
+// policyOf combines the agent, its tools, the operator's rules and what the run is
+// bound to, nil for nothing. The error is one of rules that this build cannot read.
+func policyOf(a *agents.Agent, d *tools.Dispatcher, operator *rules.List, bounds ...*events.Policy) (policy, error) {
 	p := policy{approve: slices.Clone(a.Approve), taint: stricterTaint(a.Taint, ""), ttl: a.ApprovalTimeout, priced: a.BudgetUnpriced == unpricedRefuse}
 	for _, name := range a.Tools {
 		if def, ok := d.Definition(name); ok && def.Approval {
 			p.approve = append(p.approve, name)
 		}
 	}
-	if bound != nil {
+	for _, bound := range bounds {
+		if bound == nil {
+			continue
+		}
 		p.approve = append(p.approve, bound.Approve...)
 		p.taint = stricterTaint(p.taint, bound.Taint)
 		p.priced = p.priced || bound.Unpriced == unpricedRefuse
@@ -46,8 +52,11 @@ func policyOf(a *agents.Agent, d *tools.Dispatcher, bound *events.Policy) policy
 	if p.ttl == 0 {
 		p.ttl = ledger.DefaultApprovalTTL
 	}
+	if err := p.addRules(a, operator, bounds); err != nil {
+		return policy{}, err
+	}
 	p.version = p.hash()
-	return p
+	return p, nil
 }
 
 // unpricedRefuse is how agents and events say that a call without a known price
@@ -81,7 +90,8 @@ func (p policy) event() *events.Policy {
 	if p.priced {
 		e.Unpriced = unpricedRefuse
 	}
-	if len(e.Approve) == 0 && e.Taint == "" {
+	e.Rules, e.Limit = p.rules.Record(), p.limit
+	if len(e.Approve) == 0 && e.Taint == "" && len(e.Rules) == 0 {
 		if p.priced {
 			return &e
 		}
@@ -97,11 +107,13 @@ func (p policy) asks(tool string) bool {
 }
 
 // guardIntent adds to an intent what Begin needs to decide whether it may be done.
-func (s *session) guardIntent(li *ledger.Intent, def *tools.Definition) {
+func (s *session) guardIntent(li *ledger.Intent, in tools.Intent) {
+	def := in.Tool
 	s.mu.Lock()
 	from := s.hist.External()
 	s.mu.Unlock()
-	li.Ask, li.ApprovalTTL, li.Policy = s.policy.asks(def.Name), s.policy.ttl, s.policy.version
+	li.AskRule = in.AskedBy
+	li.Ask, li.ApprovalTTL, li.Policy = s.policy.asks(def.Name) || in.AskedBy != "", s.policy.ttl, s.policy.version
 	li.TaintPolicy = s.policy.taint
 	if from != nil {
 		trust := from.Trust

@@ -203,6 +203,7 @@ func (s *session) env(eff tools.Effects) tools.Env {
 		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.run.Trace,
 		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s}, Past: past{s},
 		RefuseUnpriced: s.policy.priced, Offered: offered,
+		Rule: s.ruling(),
 	}
 }
 
@@ -235,7 +236,7 @@ func (e *sessionEffects) Begin(ctx context.Context, in tools.Intent) (tools.Verd
 		li.Scope = ledger.ScopeRun
 	}
 	e.tool = li.Tool
-	s.guardIntent(&li, in.Tool)
+	s.guardIntent(&li, in)
 	v, sent, err := e.begin(ctx, li)
 	if err != nil || v.Kind != ledger.Execute {
 		e.forget(token)

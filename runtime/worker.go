@@ -101,6 +101,7 @@ func NewWorker(cfg Config) (*Worker, error) {
 			}
 		}
 	}
+	errs = append(errs, checkRules(cfg.Policy, cfg.Agents, cfg.Tools)...)
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("worker config: %w", errors.Join(errs...))
 	}

@@ -18,6 +18,7 @@ type blockage struct {
 	reason events.BlockedReason
 	detail string
 	text   string
+	rule   string
 	opKey  events.Hash
 	of     *events.CallRef
 }
@@ -45,6 +46,9 @@ func (d *Dispatcher) Dispatch(ctx context.Context, env Env, c Call) (Disposition
 	}
 	if b == nil {
 		b = d.permit(ctx, env, e, c)
+	}
+	if b == nil {
+		c.asked, b = d.rule(env, e, c)
 	}
 	if b == nil {
 		b = d.validate(ctx, env, e, c)
@@ -136,7 +140,7 @@ func (d *Dispatcher) unknownText(name string, names []string) string {
 func (d *Dispatcher) block(ctx context.Context, env Env, c Call, b blockage) (Disposition, error) {
 	r := failed(b.entry, b.text)
 	err := env.Recorder.Record(ctx, events.ToolExecutionBlocked{
-		Call: c.ID, Tool: d.clean(c.Name, maxToolName), Arguments: d.shown(c), Reason: b.reason, Detail: b.detail,
+		Call: c.ID, Tool: d.clean(c.Name, maxToolName), Arguments: d.shown(c), Reason: b.reason, Detail: b.detail, Rule: d.clean(b.rule, maxOwnError),
 		Result: r, OpKey: b.opKey, Of: b.of, At: d.cfg.Now(),
 	})
 	if err != nil {
@@ -207,7 +211,7 @@ func (d *Dispatcher) dispatchDestructive(ctx context.Context, env Env, e *entry,
 	}
 	verdict, err := env.Effects.Begin(ctx, Intent{
 		Call: c.ID, CallAttempt: c.Attempt, Tool: def, Identity: id, Arguments: c.Arguments,
-		Timeout: d.destructiveTimeout(e), Trace: env.Trace, Unpriced: e.unpriced(),
+		Timeout: d.destructiveTimeout(e), Trace: env.Trace, Unpriced: e.unpriced(), AskedBy: c.asked,
 	})
 	if err != nil {
 		return Disposition{}, fmt.Errorf("begin call %s of %s: %w", c.ID, c.Name, err)

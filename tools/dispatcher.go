@@ -87,6 +87,10 @@ type Env struct {
 	// RefuseUnpriced blocks calls without an effect of tools that cost something
 	// nobody knows beforehand: a [Coster] without a price. For the others Effects says.
 	RefuseUnpriced bool
+	// Rule says what the run's own policy makes of a call that the permission check
+	// lets through; nil allows it. effect is the stricter of the declared and the
+	// recorded one. A panic denies.
+	Rule func(def *Definition, effect Effect, c Call) Ruling
 	// Validate overrides Config.Validate if it is not nil.
 	Validate func(ctx context.Context, def *Definition, c Call) error
 	// Offered are the tools that the model was shown, which a call of an unknown
@@ -107,6 +111,17 @@ type Call struct {
 	Malformed bool
 
 	bound boundCall // with Arguments decoded; nil if they are not
+	asked string    // the rule that asks a person about it
+}
+
+// Ruling is what rules say of a call. The zero value allows it.
+type Ruling struct {
+	Deny bool
+	// Ask: a person has to approve it. Where nobody can be asked, since the ledger
+	// does not decide about the call, it denies.
+	Ask bool
+	// Rule names the rule that decided, for the record; Text says why, to the model.
+	Rule, Text string
 }
 
 // State says how a call stands after Dispatch.

@@ -22,6 +22,8 @@ type Intent struct {
 	// Unpriced: the tool is a [Coster] without a price, so that nobody knows before
 	// the call what it may cost.
 	Unpriced bool
+	// AskedBy is the rule that wants a person's approval, and why; empty if none does.
+	AskedBy string
 }
 
 // VerdictKind is what the ledger decided about an intent.

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,6 +104,41 @@ func (d *Dispatcher) permit(ctx context.Context, env Env, e *entry, c Call) *blo
 		b.detail = denial.Detail
 	}
 	return b
+}
+
+// DetailPolicy is the detail of calls that a rule denies. Stored.
+const DetailPolicy = "policy"
+
+// rule asks the run's rules; asked is the one that wants an approval.
+func (d *Dispatcher) rule(env Env, e *entry, c Call) (asked string, b *blockage) {
+	if env.Rule == nil {
+		return "", nil
+	}
+	effect := e.def.EffectOrDestructive()
+	if e.isDestructive(env.Bindings) {
+		effect = Destructive
+	}
+	var r Ruling
+	err := guard("policy", func() error {
+		r = env.Rule(e.def, effect, c)
+		return nil
+	})
+	switch {
+	case err != nil:
+		r = Ruling{Deny: true, Text: err.Error()}
+	case r.Ask && effect != Destructive:
+		r.Deny = true
+		r.Text += fmt.Sprintf("; a person would have to approve it, and approvals guard destructive calls: %s is %s", c.Name, effect)
+	}
+	if !r.Deny {
+		if r.Ask {
+			return d.clean(cmp.Or(r.Text, r.Rule, DetailPolicy), maxOwnError), nil
+		}
+		return "", nil
+	}
+	return "", &blockage{
+		entry: e, reason: events.BlockedPermissionDenied, detail: DetailPolicy, rule: r.Rule, text: "not permitted: " + d.clean(r.Text, maxOwnError),
+	}
 }
 
 // validate asks the validator; a panic blocks.

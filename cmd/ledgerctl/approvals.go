@@ -25,6 +25,7 @@ type approvalView struct {
 	Arguments json.RawMessage      `json:"arguments"`
 	Why       string               `json:"why"`
 	TaintBy   string               `json:"taint_by,omitempty"`
+	Rule      string               `json:"rule,omitempty"`
 	Digest    events.Hash          `json:"digest"`
 	CreatedAt time.Time            `json:"created_at"`
 	ExpiresAt time.Time            `json:"expires_at"`
@@ -38,7 +39,7 @@ type approvalView struct {
 func newApprovalView(a ledger.Approval) approvalView {
 	return approvalView{
 		ID: a.ID.String(), State: a.State, Run: a.Run, Call: a.Call.String(), Tenant: a.Tenant, Tool: a.Tool, Arguments: a.Arguments,
-		Why: a.Why, TaintBy: a.TaintBy, Digest: a.Digest, CreatedAt: a.CreatedAt, ExpiresAt: a.ExpiresAt,
+		Why: a.Why, TaintBy: a.TaintBy, Rule: a.Rule, Digest: a.Digest, CreatedAt: a.CreatedAt, ExpiresAt: a.ExpiresAt,
 		DecidedBy: a.By, Role: a.Role, Reason: a.Reason, DecidedAt: a.DecidedAt, UsedAt: a.ConsumedAt,
 	}
 }
@@ -124,7 +125,7 @@ func (a *app) approvalColumns(all bool) []column[approvalView] {
 		{name: "call", text: func(v approvalView) string { return v.Run.String() + "/" + v.Call }, drop: 1},
 		{name: "tool", keep: true, text: func(v approvalView) string { return v.Tool }},
 		{name: "arguments", keep: true, text: func(v approvalView) string { return string(v.Arguments) }},
-		{name: "why", text: func(v approvalView) string { return v.Why }},
+		{name: "why", text: func(v approvalView) string { return either(": ", v.Why, v.Rule) }},
 		{name: "tenant", mixed: true, drop: 2, text: func(v approvalView) string { return v.Tenant }},
 		{name: "expires", text: func(v approvalView) string { return stamp(v.ExpiresAt) }, raw: func(v approvalView) string { return exact(v.ExpiresAt) }},
 	}

@@ -131,7 +131,7 @@ func toolSummary(p events.Payload) string {
 	case events.ToolExecutionError:
 		return fmt.Sprintf("%s: %s: %s", name(d.Call, d.Tool), d.Error.Kind, d.Error.Message)
 	case events.ToolExecutionBlocked:
-		return either(": ", name(d.Call, d.Tool), string(d.Reason), d.Detail)
+		return either(": ", name(d.Call, d.Tool), string(d.Reason), d.Detail, d.Rule)
 	case events.ToolExecutionInDoubt:
 		return either(": ", name(d.Call, d.Tool), d.Cause, d.Evidence)
 	case events.EffectResolved:
@@ -198,7 +198,7 @@ func artifactSummary(p events.Payload) string {
 func outsideSummary(p events.Payload) string {
 	switch d := p.(type) {
 	case events.ApprovalRequested:
-		return fmt.Sprintf("%s %s, approval %s, expires %s", d.Call, d.Tool, d.Approval, stamp(d.Expires))
+		return either(": ", fmt.Sprintf("%s %s, approval %s, expires %s", d.Call, d.Tool, d.Approval, stamp(d.Expires)), d.Rule)
 	case events.ApprovalDecided:
 		return either(": ", fmt.Sprintf("%s by %s", d.Decision, d.By), d.Reason)
 	case events.BudgetExceeded:

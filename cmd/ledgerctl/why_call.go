@@ -98,6 +98,7 @@ func blockedWords(v callView) string {
 	detail := map[string]string{
 		"redacted_argument": "an argument holds a secret that was redacted, and a destructive call never runs on a marker",
 		"identity_conflict": "the same thing was done already with other arguments, by " + v.Of,
+		"policy":            "a rule denies it",
 		"abandoned":         "a person gave this effect up as unknown, so it is never made again",
 	}[v.Detail]
 	r, _ := resultOf(v.Result)

@@ -98,6 +98,9 @@ func (a *app) whyWaitsForApproval(ctx context.Context, st ledger.Store, e *expla
 func (a *app) whyApproval(e *explanation, x ledger.Approval) {
 	e.Approvals = append(e.Approvals, newApprovalView(x))
 	e.say("Call %s wants to run %s with %s, and asks since %s because of %s. Nobody has decided; it is refused at %s.", x.Call, x.Tool, x.Arguments, a.since(x.CreatedAt), approvalWords(x.Why), a.since(x.ExpiresAt))
+	if x.Rule != "" {
+		e.say("A rule asks: %s.", x.Rule)
+	}
 }
 
 func (a *app) decideLines(e *explanation, x ledger.Approval) {
@@ -108,7 +111,7 @@ func (a *app) decideLines(e *explanation, x ledger.Approval) {
 // approvalWords say why a person is asked; the keys are stored.
 func approvalWords(why string) string {
 	words := map[string]string{
-		ledger.WhyPolicy: "the policy of the tool or the agent (policy)", ledger.WhyTaint: "foreign text that came in before (taint)",
+		ledger.WhyPolicy: "the policy of the tool, the agent or the operator (policy)", ledger.WhyTaint: "foreign text that came in before (taint)",
 		ledger.WhyFork: "a fork that asks before each effect (fork)",
 	}
 	parts := strings.Split(why, ",")

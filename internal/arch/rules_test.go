@@ -35,6 +35,9 @@ var packages = map[string]string{
 	"tools/internal/fanout":  "",
 	"tools/internal/apitest": "",
 
+	// Rules about calls; agents read them, the runtime asks them; see docs/decisions/0027.
+	"tools/policy": "events internal/canonical internal/strictyaml",
+
 	"tools/memory":            "tools events redact",
 	"tools/memory/memorytest": "tools tools/memory tools/toolstest events redact",
 	// Providers and their kit know the contract; see docs/decisions/0019.
@@ -70,7 +73,7 @@ var packages = map[string]string{
 
 	"loops/loopstest": "loops model model/scripted tools tools/bogus events redact internal/canonical",
 
-	"agents":     "agents/... loops model internal/strictyaml tools events redact internal/canonical",
+	"agents":     "agents/... loops model internal/strictyaml tools tools/policy events redact internal/canonical",
 	"agents/...": "agents agents/... loops model internal/strictyaml tools events redact internal/canonical",
 
 	"ledger":            "events redact internal/canonical internal/fault internal/bug internal/telemetry",
@@ -80,7 +83,7 @@ var packages = map[string]string{
 	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
 
-	"runtime":       "runtime/queue agents agents/... loops loops/singleshot loops/revise tools model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
+	"runtime":       "runtime/queue agents agents/... loops loops/singleshot loops/revise tools tools/policy model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"runtime/queue": "ledger events redact internal/canonical internal/fault internal/telemetry",
 	// The parts as they ship, wired for whoever embeds Daybook; see docs/decisions/0005.
 	"runtime/system": "runtime runtime/queue ledger ledger/sqlstore ledger/postgres ledger/sqlite events events/jetstream model redact internal/embedded internal/fault",
@@ -152,6 +155,7 @@ var modules = map[string]string{
 	"github.com/google/jsonschema-go":          "tools tools/...",
 	"github.com/modelcontextprotocol/go-sdk":   "tools/mcp examples/...", // the client; see docs/decisions/0020
 	"github.com/openai/openai-go/v3":           "model/openai",           // heavy: linked by cmd/runner and the examples; see docs/decisions/0022
+	"github.com/expr-lang/expr":                "tools/policy",           // reads and type-checks conditions; see docs/decisions/0027
 	"github.com/tetratelabs/wazero":            "tools/sandbox/wasm",
 	"github.com/dop251/goja":                   "tools/sandbox/javascript",
 	"github.com/coregx/ahocorasick":            "redact",

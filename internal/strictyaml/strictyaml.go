@@ -195,6 +195,14 @@ func (m *Map) Fault(key, format string, args ...any) {
 	m.file.Fault(m.LineOf(key), join(m.path, key), format, args...)
 }
 
+// FileLineOf returns the line of a field in the file.
+func (m *Map) FileLineOf(key string) int { return m.LineOf(key) + m.file.offset }
+
+// FaultAt adds a fault about one of the mapping's fields, at a line of the file.
+func (m *Map) FaultAt(key string, line int, format string, args ...any) {
+	m.file.Fault(line-m.file.offset, join(m.path, key), format, args...)
+}
+
 // FaultAll adds a fault about the mapping as a whole.
 func (m *Map) FaultAll(format string, args ...any) {
 	m.file.Fault(m.node.Line, m.path, format, args...)

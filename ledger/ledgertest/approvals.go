@@ -90,10 +90,14 @@ func effectsOf(t tb, h Harness, run events.RunID) int {
 func testApprovalOnce(t *testing.T, h Harness) {
 	a := start(t, h)
 	in := refund(ask)
+	in.AskRule = `too much (rule 2 of agent "refunds")`
 	v := a.asked(in)
 	p := payload[events.ApprovalRequested](t, v.Fact)
+	if row := approvalOf(t, h, v.Approval); row.Rule != in.AskRule {
+		t.Errorf("the row's rule is %q", row.Rule)
+	}
 	want := events.ApprovalRequested{
-		Approval: v.Approval, Call: in.Call, Tool: "refund", Expires: v.Expires, Why: ledger.WhyPolicy,
+		Approval: v.Approval, Call: in.Call, Tool: "refund", Expires: v.Expires, Why: ledger.WhyPolicy, Rule: in.AskRule,
 		Digest: ledger.ApprovalDigest("refund", in.Arguments, in.ToolHash, in.Policy),
 	}
 	if d := cmp.Diff(want, p); d != "" {

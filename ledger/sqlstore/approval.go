@@ -13,7 +13,7 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 )
 
-const approvalColumns = `a.id, a.run_id, a.tenant, a.turn, a.call_index, a.tool, a.arguments, a.digest, a.tool_hash, a.policy, a.why, a.taint_by,
+const approvalColumns = `a.id, a.run_id, a.tenant, a.turn, a.call_index, a.tool, a.arguments, a.digest, a.tool_hash, a.policy, a.why, a.taint_by, a.rule,
 	a.state, a.decided_by, a.decided_role, a.reason, a.created_at, a.expires_at, a.decided_at, a.consumed_at`
 
 // scanApproval reads approvalColumns and then extra. What nobody may use any
@@ -21,7 +21,7 @@ const approvalColumns = `a.id, a.run_id, a.tenant, a.turn, a.call_index, a.tool,
 func scanApproval(row Row, now time.Time, extra ...any) (ledger.Approval, error) {
 	var a ledger.Approval
 	dest := append([]any{
-		&a.ID, &a.Run, &a.Tenant, &a.Call.Turn, &a.Call.Index, &a.Tool, &a.Arguments, &a.Digest, &a.ToolHash, &a.Policy, &a.Why, &a.TaintBy,
+		&a.ID, &a.Run, &a.Tenant, &a.Call.Turn, &a.Call.Index, &a.Tool, &a.Arguments, &a.Digest, &a.ToolHash, &a.Policy, &a.Why, &a.TaintBy, &a.Rule,
 		&a.State, &a.By, &a.Role, &a.Reason, &a.CreatedAt, &a.ExpiresAt, &a.DecidedAt, &a.ConsumedAt,
 	}, extra...)
 	if err := row.Scan(dest...); err != nil {
@@ -141,16 +141,17 @@ func (b *beginning) request(ctx context.Context, k asking, now time.Time) (*ledg
 	if strings.Contains(k.why, ledger.WhyTaint) {
 		taintBy = b.s.cfg.Redactor.String(b.in.TaintBy)
 	}
+	rule := b.s.cfg.Redactor.String(b.in.AskRule)
 	_, err := b.tx.Exec(ctx, `
-		INSERT INTO approvals (id, run_id, tenant, turn, call_index, tool, arguments, digest, tool_hash, policy, why, taint_by, state, expires_at, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'requested', $13, $14)`,
+		INSERT INTO approvals (id, run_id, tenant, turn, call_index, tool, arguments, digest, tool_hash, policy, why, taint_by, state, expires_at, created_at, rule)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'requested', $13, $14, $15)`,
 		id, b.l.RunID, b.h.run.Tenant, b.in.Call.Turn, b.in.Call.Index, b.in.Tool, b.in.Arguments, k.digest, b.in.ToolHash, b.in.Policy,
-		k.why, taintBy, expires, now)
+		k.why, taintBy, expires, now, rule)
 	if err != nil {
 		return nil, fmt.Errorf("request approval of %s: %w", b.in.Call, err)
 	}
 	f, _, err := b.s.addFact(ctx, b.tx, b.l.RunID, events.DerivedID(id, events.TypeOf(events.ApprovalRequested{})), events.ApprovalRequested{
-		Approval: id, Call: b.in.Call, Tool: b.in.Tool, Digest: k.digest, Expires: expires, Why: k.why,
+		Approval: id, Call: b.in.Call, Tool: b.in.Tool, Digest: k.digest, Expires: expires, Why: k.why, Rule: rule,
 	}, b.in.Trace)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,139 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/tools"
+	rules "github.com/daybookhq/daybook/tools/policy"
+)
+
+// asStarted is how decisions call rules that a run keeps and that are not those
+// of the files any more.
+const asStarted = " as it was when the run was started"
+
+// addRules puts the rules of operator and agent together with those that the run
+// is bound to, and the least of the limits. Rules that have not changed count once.
+func (p *policy) addRules(a *agents.Agent, operator *rules.List, bounds []*events.Policy) error {
+	now := rules.Combine(rules.Policy{operator, a.Policy})
+	all := rules.Combine(now)
+	p.limit = a.Budget
+	for _, b := range bounds {
+		if b == nil {
+			continue
+		}
+		for _, r := range b.Rules {
+			l, err := recordedList(now, r)
+			if err != nil {
+				return err
+			}
+			all = rules.Combine(all, rules.Policy{l})
+		}
+		if b.Limit != nil && (p.limit == nil || *b.Limit < *p.limit) {
+			p.limit = b.Limit
+		}
+	}
+	if p.rules = all; len(all) == 0 {
+		p.limit = nil
+	}
+	return nil
+}
+
+// recordedList is what a run kept, compiled; one of now if it is the same.
+func recordedList(now rules.Policy, r events.PolicyList) (*rules.List, error) {
+	for _, l := range now {
+		if reflect.DeepEqual(l.Record().Rules, r.Rules) {
+			return l, nil
+		}
+	}
+	if !strings.HasSuffix(r.Source, asStarted) {
+		r.Source += asStarted
+	}
+	return rules.Recorded(r)
+}
+
+// ruling is what the run's rules make of calls; nil if there are none.
+func (s *session) ruling() func(*tools.Definition, tools.Effect, tools.Call) tools.Ruling {
+	if len(s.policy.rules) == 0 {
+		return nil
+	}
+	return func(def *tools.Definition, effect tools.Effect, c tools.Call) tools.Ruling {
+		d := s.policy.rules.Decide(s.facts(def, effect, c))
+		return tools.Ruling{Deny: d.Then == rules.Deny, Ask: d.Then == rules.Ask, Rule: d.By(), Text: d.Text()}
+	}
+}
+
+// facts are what is recorded of a call and its run: the same after a crash.
+func (s *session) facts(def *tools.Definition, effect tools.Effect, c tools.Call) *rules.Facts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	basis := s.hist.Basis()
+	external := basis.External
+	if effect == tools.Destructive {
+		// It is alone, and everything before it in the turn has its outcome.
+		external = s.hist.External()
+	}
+	f := &rules.Facts{
+		Tool:      rules.Of(def.Name, string(effect), string(def.Recovery.Kind), string(def.Trust), def.Pinned),
+		Arguments: c.Arguments,
+		Cost:      rules.Cost{Spent: basis.Spent, Unpriced: basis.Unpriced, Limit: s.policy.limit},
+		Run: rules.Run{
+			Agent: s.agent.Name, Owner: s.run.Owner, Tenant: s.run.Tenant, Queue: s.run.Queue, Turn: c.ID.Turn, Depth: depth(s.run.Parent, s.run.Root),
+		},
+	}
+	if q := s.hist.Queued(); q != nil {
+		f.Run.Owner, f.Run.Queue = q.Owner, q.Queue
+	}
+	if external != nil {
+		f.Tainted, f.TaintedBy = true, external.Tool
+	}
+	return f
+}
+
+// depth is how far down a run is: 2 is for all below the children.
+func depth(parent, root events.RunID) int {
+	switch {
+	case parent.IsZero():
+		return 0
+	case parent == root:
+		return 1
+	}
+	return 2
+}
+
+// checkRules finds rules about tools that there are not, and ones that ask about
+// calls that the ledger does not decide about.
+func checkRules(operator *rules.List, as []*agents.Agent, reg *tools.Registry) (errs []error) {
+	var all []rules.Tool
+	for _, t := range reg.Tools() {
+		all = append(all, ruledTool(t.Definition()))
+	}
+	for _, err := range operator.Check(all, nil) {
+		errs = append(errs, fmt.Errorf("%s: %w", operator.Source(), err))
+	}
+	for _, a := range as {
+		var own []rules.Tool
+		for _, name := range a.Tools {
+			if t, ok := reg.Lookup(name); ok {
+				own = append(own, ruledTool(t.Definition()))
+			}
+		}
+		for _, err := range a.Policy.Check(own, nil) {
+			where := fmt.Sprintf("agent %q", a.Name)
+			var f *rules.Fault
+			if errors.As(err, &f) && f.Line > 0 && a.Path != "" {
+				where = fmt.Sprintf("%s:%d: policy", a.Path, f.Line)
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", where, err))
+		}
+	}
+	return errs
+}
+
+func ruledTool(d *tools.Definition) rules.Tool {
+	return rules.Of(d.Name, string(d.EffectOrDestructive()), string(d.Recovery.Kind), string(d.Trust), d.Pinned)
+}
