@@ -35,7 +35,11 @@ type Agent struct {
 	Select int
 	// Groups say how Select chooses: see [Group]. Not every tool is in one.
 	Groups []Group
-	Loop   string // never empty
+	// Agents are those that this one may call, each as a tool of its own; see [Callee].
+	Agents []Callee
+	// Input is the JSON Schema of what others call this agent with; nil = a text.
+	Input json.RawMessage
+	Loop  string // never empty
 	// LoopOptions are the loop's, a JSON object; nil = none.
 	LoopOptions json.RawMessage
 	// Limits bound each run; zero fields mean the defaults of package loops.
@@ -120,7 +124,13 @@ func (a *Agent) Hash() events.Hash {
 		LoopOptions json.RawMessage     `json:"loop_options,omitempty"`
 		Fallbacks   []string            `json:"fallbacks,omitempty"`
 		Policy      []events.PolicyRule `json:"policy,omitempty"`
-	}{a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint, a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules})
+
+		Agents []hashedCallee  `json:"agents,omitempty"`
+		Input  json.RawMessage `json:"input,omitempty"`
+	}{
+		a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint,
+		a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules, a.callees(), a.Input,
+	})
 	if err != nil {
 		// Only text that is not UTF-8 and options that are not JSON fail, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))

@@ -49,7 +49,7 @@ func (l Loader) Load(path string) (*Agent, error) {
 
 // LoadDir reads AGENT.md in dir and in the folders right below it, sorted by
 // the agents' names. The faults of all files are reported at once; two agents
-// of one name are a fault, and so is a folder without any.
+// of one name are a fault, and so are a folder without any and what [CheckTeam] finds.
 func (l Loader) LoadDir(dir string) ([]*Agent, error) {
 	var files []string
 	for _, pattern := range []string{FileName, filepath.Join("*", FileName)} {
@@ -82,6 +82,9 @@ func (l Loader) LoadDir(dir string) ([]*Agent, error) {
 		return nil, err
 	}
 	slices.SortFunc(as, func(a, b *Agent) int { return strings.Compare(a.Name, b.Name) })
+	if err := CheckTeam(as); err != nil {
+		return nil, err
+	}
 	return as, nil
 }
 
@@ -159,6 +162,7 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 		m.Fault("name", "want 1 to 64 letters, digits, \"_\" and \"-\", got %q", a.Name)
 	}
 	l.checkTools(m, a.Tools)
+	readTeam(m, a)
 	a.Select = int(m.Int("select", 1))
 	a.Groups = readGroups(m, a)
 	if lm := m.Map("limits"); lm != nil {
@@ -166,6 +170,8 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 			MaxTurns:         int(lm.Int("max_turns", 1)),
 			MaxTokens:        int(lm.Int("max_tokens", 1)),
 			MaxModelAttempts: int(lm.Int("max_model_attempts", 1)),
+			MaxChildren:      int(lm.Int("max_children", 1)),
+			MaxDepth:         int(lm.Int("max_depth", 1)),
 		}
 		a.Timeout = lm.Duration("timeout")
 		lm.Done("limits")

@@ -64,6 +64,21 @@ type RunQueued struct {
 	Schedule string `json:"schedule,omitempty"`
 	// Loop is the loop that the submission chose, with its options; nil = its agent's.
 	Loop json.RawMessage `json:"loop,omitempty"`
+	// Guard is set for a child run: what its parent asks of it.
+	Guard *Guard `json:"guard,omitempty"`
+}
+
+// Guard is what goes down from a run to the runs that work for it, so that nothing is
+// done through a child that would have been asked about or refused above it.
+type Guard struct {
+	// Policy is the parent's; of it and the child's own the stricter counts.
+	Policy *Policy `json:"policy,omitempty"`
+	// Taint says what had brought text from outside into the parent when it wrote the
+	// child's input; empty = nothing had.
+	Taint string `json:"taint,omitempty"`
+	// Levels is how many levels of children there may be below the child; nil = no
+	// bound but that of every lineage.
+	Levels *int `json:"levels,omitempty"`
 }
 
 // Fork names the history that a run begins with: the events of Run up to Seq,
@@ -84,6 +99,10 @@ type ToolBinding struct {
 	Effect   string `json:"effect"`
 	Recovery string `json:"recovery"`
 	Scope    string `json:"scope,omitempty"`
+	// Agent is set for a tool that is another agent: a call of it is a child run.
+	Agent string `json:"agent,omitempty"`
+	// Budget is what one such call may spend; nil = what the agents' own budgets allow.
+	Budget *PicoUSD `json:"budget,omitempty"`
 }
 
 // Limits bound a run. Zero means the default of the agent package.
@@ -92,6 +111,10 @@ type Limits struct {
 	MaxTokens int `json:"max_tokens,omitempty"`
 	// MaxModelAttempts bounds the tries of one model call.
 	MaxModelAttempts int `json:"max_model_attempts,omitempty"`
+	// MaxChildren is how many child runs may be under way at once, MaxDepth how many
+	// levels of them there may be below the run; 0 = no bound but those of a lineage.
+	MaxChildren int `json:"max_children,omitempty"`
+	MaxDepth    int `json:"max_depth,omitempty"`
 }
 
 // RunStarted freezes what the run is bound to, by hash; the bodies are blobs.
@@ -267,6 +290,8 @@ type TimerFired struct {
 type ChildStarted struct {
 	Child RunID  `json:"child"`
 	Call  CallID `json:"call"`
+	// Budget is what the call gave the child to spend; nil = nothing of its own.
+	Budget *PicoUSD `json:"budget,omitempty"`
 }
 
 // ChildFinished carries a child's end to its parent.

@@ -121,6 +121,9 @@ type OpenReservation struct {
 	State   string // reserved, unsettled or unpriced
 	At      time.Time
 	Budgets []BudgetKey
+	// Child is set for what is held for a child run: Amount is what is left of it, and
+	// it goes back when the child has ended.
+	Child events.RunID
 }
 
 // BudgetChange sets a limit.
@@ -180,6 +183,9 @@ func (e *BudgetError) Event() events.BudgetExceeded {
 const (
 	SettledByUsage    = "usage"    // the holder, from what it was told
 	SettledByEvidence = "evidence" // an outcome that was recorded and settled by nobody
+	// SettledByReturn is for what was held for a child: the child has ended, and what is
+	// left of it has gone back.
+	SettledByReturn = "returned"
 )
 
 // Budgets keeps what is spent below limits: what an attempt may cost is reserved

@@ -21,7 +21,12 @@ type Children interface {
 	// hand-off of the call that waits for it, in one transaction. Parent, Root,
 	// Tenant, Owner, SessionID, Priority and Trace are the parent's, and its
 	// deadline is no later. With the same client key and input it returns the run of before.
+	// A Budget is also held, in the same transaction, in the budgets of the parent
+	// and of every run that it works for: what the child spends is drawn from that, and
+	// what is left of it comes back when the child has ended.
+	// The outcome's trust is h.Trust, and external if the child does not end as [Ending.Own].
 	// Errors: [ErrFenced], [ErrEnded] when the parent is ending, [ErrTooDeep],
-	// [ErrTooManyChildren], [ErrClientKeyConflict].
+	// [ErrTooManyChildren], [ErrClientKeyConflict], and a [*BudgetError] if the
+	// budget cannot be held.
 	Spawn(ctx context.Context, l Lease, p Prefix, s Submission, h Handoff) (child Run, facts []events.Fact, err error)
 }

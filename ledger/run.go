@@ -64,6 +64,8 @@ type Submission struct {
 	// Loop chooses the run's loop and its options, for it, its retries and its forks;
 	// zero = its agent's. A schedule has none.
 	Loop redact.JSON
+	// Guard is for [Children.Spawn]: an [events.Guard], sealed; zero = none.
+	Guard redact.JSON
 }
 
 // Run is a row of runs.
@@ -112,6 +114,8 @@ type Run struct {
 	ForkEffects ForkEffects
 	// Loop is what the submission chose; nil = its agent's.
 	Loop json.RawMessage
+	// Guard is what a child's parent asks of it, an [events.Guard]; nil = nothing.
+	Guard json.RawMessage
 	// Unreadable says why the last holder could not read the run's history.
 	Unreadable string
 }
@@ -282,6 +286,11 @@ type Ending struct {
 	Error     string
 	// Retry is how the run's agent wants a run tried again that an error stopped.
 	Retry Retry
+	// Own says that nothing from outside has come into the run. What it brings back
+	// to a run that waits for it is own then, and external else.
+	Own bool
+	// Answer is what a run that waits for it is told instead of Result; empty = Result.
+	Answer string
 }
 
 // Barriers are the fsynced points of a run. Each locks the run, checks epoch and

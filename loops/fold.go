@@ -26,6 +26,7 @@ func (h *History) fold(e events.Event) {
 			return
 		}
 		h.queued = &p
+		h.guarded(p)
 		h.messages = append(h.messages, model.Message{Role: model.User, Text: inputText(p.Input)})
 	case events.RunStarted:
 		if h.started == nil {

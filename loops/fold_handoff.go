@@ -69,6 +69,13 @@ func (h *History) signalled(p events.SignalReceived) {
 	}
 }
 
+// guarded notes what a run's parent had read when it wrote the input.
+func (h *History) guarded(q events.RunQueued) {
+	if q.Guard != nil && q.Guard.Taint != "" && h.external == nil {
+		h.external = &External{Tool: "input of a run that had read " + q.Guard.Taint, Trust: "external"}
+	}
+}
+
 // toldSignal marks what comes from outside as data: it is nobody's instruction.
 func toldSignal(p events.SignalReceived) string {
 	text := fmt.Sprintf("Signal %q", p.Name)

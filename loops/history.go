@@ -229,7 +229,7 @@ func (h *History) Usage() events.Usage { return h.usage }
 func (h *History) SawExternal() bool { return h.external != nil }
 
 // External names the call whose result first brought text in from outside; the
-// zero call is a signal's.
+// zero call is a signal's, or stands for the input of a run whose parent had read some.
 type External struct {
 	Call  events.CallID
 	Tool  string

@@ -102,6 +102,7 @@ func (o origin) String() string {
 // other run had it in doubt, so it is asked for again.
 func (h *History) branch(q events.RunQueued) {
 	h.queued = &q
+	h.guarded(q)
 	if h.started != nil {
 		h.bound, h.started = h.started, nil
 	}

@@ -43,9 +43,14 @@ func (p spawner) Spawn(ctx context.Context, in *tools.Invocation, sp tools.Spawn
 	if !ok {
 		return events.RunID{}, fmt.Errorf("%w: call %s has an outcome", errNoChild, in.Call)
 	}
+	guard, err := s.guardChild()
+	if err != nil {
+		return events.RunID{}, fmt.Errorf("%w: %w", errNoChild, err)
+	}
 	sub := ledger.Submission{
 		Agent: sp.Agent, Queue: sp.Queue, ClientKey: "child/" + in.Token.String(), Input: input, InputMAC: mac.Sum(nil),
 		Requires: []string{Capability(sp.Agent)}, Deadline: s.deadline(),
+		Budget: s.childBudget(c.Name, sp), Guard: guard,
 	}
 	h := ledger.Handoff{Token: in.Token, Call: in.Call, CallAttempt: in.Attempt, Tool: c.Name, Trust: string(sp.Trust), Trace: s.run.Trace}
 	var child ledger.Run
@@ -58,7 +63,7 @@ func (p spawner) Spawn(ctx context.Context, in *tools.Invocation, sp tools.Spawn
 		return err
 	})
 	if err != nil {
-		return events.RunID{}, fmt.Errorf("%w: %w", errNoChild, err)
+		return events.RunID{}, refusedChild(err)
 	}
 	if s.w.cfg.Waker != nil {
 		s.w.cfg.Waker.Wake(child.Queue)

@@ -171,6 +171,9 @@ func stricter(now []events.ToolBinding, before *events.RunStarted) []events.Tool
 			if b.Name == now[i].Name && strictness(b.Effect) > strictness(now[i].Effect) {
 				now[i].Effect = b.Effect
 			}
+			if b.Name == now[i].Name {
+				now[i].Budget = least(now[i].Budget, b.Budget)
+			}
 		}
 	}
 	return now

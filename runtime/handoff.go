@@ -136,7 +136,14 @@ func (s *session) besides(hs []loops.HandedOff) bool {
 	if len(pending) == 0 || s.destructiveCall(pending[0]) {
 		return false
 	}
-	return !slices.ContainsFunc(hs, func(h loops.HandedOff) bool { return h.Ref != nil || !h.OwnTool() && s.destructive(h.Tool) })
+	if slices.ContainsFunc(hs, func(h loops.HandedOff) bool { return h.Ref != nil || !h.OwnTool() && s.destructive(h.Tool) }) {
+		return false
+	}
+	n := 1
+	for n < len(pending) && !s.destructiveCall(pending[n]) {
+		n++
+	}
+	return len(s.withinTeam(pending[:n])) > 0
 }
 
 func (s *session) destructive(tool string) bool {

@@ -74,7 +74,7 @@ func (w *Worker) bus(d *tools.Dispatcher, a *agents.Agent) (*tools.Bus, error) {
 	b := tools.BusOf(d, tools.BusConfig{Logger: w.log})
 	if len(a.Groups) > 0 {
 		var err error
-		if b, err = w.group(a.Groups, a.Tools, b.Names()); err != nil {
+		if b, err = w.group(w.registry(a), a.Groups, a.Tools, b.Names()); err != nil {
 			return nil, err
 		}
 	}
@@ -84,11 +84,11 @@ func (w *Worker) bus(d *tools.Dispatcher, a *agents.Agent) (*tools.Bus, error) {
 
 // group is a bus of a bus for each group, and one without a name of the tools
 // that are in none: no query can name that one. What is not permitted is in none.
-func (w *Worker) group(groups []agents.Group, own, permitted []string) (*tools.Bus, error) {
+func (w *Worker) group(reg *tools.Registry, groups []agents.Group, own, permitted []string) (*tools.Bus, error) {
 	var members []tools.Member
 	rest := slices.Clone(own)
 	for _, g := range groups {
-		bus, err := w.group(g.Groups, g.Tools, permitted)
+		bus, err := w.group(reg, g.Groups, g.Tools, permitted)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (w *Worker) group(groups []agents.Group, own, permitted []string) (*tools.B
 		rest = []string{""} // an empty list would allow every tool
 	}
 	cfg := tools.Config{Filters: append(slices.Clone(w.cfg.Dispatch.Filters), tools.Filter{Allow: rest})}
-	plain := tools.BusOf(tools.NewDispatcher(w.cfg.Tools, cfg), tools.BusConfig{AllowOverlap: true})
+	plain := tools.BusOf(tools.NewDispatcher(reg, cfg), tools.BusConfig{AllowOverlap: true})
 	if len(groups) == 0 {
 		return plain, nil
 	}

@@ -26,6 +26,9 @@ func (s *session) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("redactor of tenant %q: %w", s.run.Tenant, err)
 	}
+	if s.asked, err = guardOf(s.run); err != nil {
+		return err
+	}
 	base := s.claim.Base
 	facts := s.claim.Facts
 	if s.claim.Kind == ledger.ClaimTakeover {
@@ -94,7 +97,7 @@ func (s *session) openEpoch(ctx context.Context, base ledger.Base) error {
 		q := events.RunQueued{
 			Agent: s.run.Agent, Input: s.run.Input, ClientKey: s.run.ClientKey, Queue: s.run.Queue, Owner: s.run.Owner,
 			Priority: s.run.Priority, Root: s.run.Root, Parent: s.run.Parent, QueuedAt: s.run.CreatedAt, Deadline: s.run.Deadline,
-			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule, Fork: s.forkOrigin(), Loop: s.run.Loop,
+			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule, Fork: s.forkOrigin(), Loop: s.run.Loop, Guard: s.asked,
 		}
 		if s.run.Attempt > 1 {
 			q.Attempt = s.run.Attempt
@@ -119,19 +122,21 @@ func (s *session) bind(ctx context.Context) error {
 			return s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop_selection", Message: err.Error()}})
 		}
 		a.Loop, a.LoopOptions = sel.Strategy, sel.Options
+		hash := a.Hash()
+		a.Tools = withTeam(&a)
 		chain, role, err := s.w.cfg.chain(&a)
 		if err != nil { // NewWorker has checked it
 			return err
 		}
-		s.agent, s.disp = a, s.w.dispatcher(s.red, s.run.Tenant, a.Tools)
+		s.agent, s.disp = a, s.w.dispatcher(s.red, s.run.Tenant, &a, a.Tools)
 		var bound *events.Policy
 		if origin := s.hist.InheritedStart(); origin != nil {
 			bound = origin.Policy // a fork is bound to no less than what it goes on from
 		}
-		if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, bound); err != nil {
+		if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, bound, s.parentPolicy()); err != nil {
 			return fmt.Errorf("%w: %w", err, errUnworkable)
 		}
-		return s.recordStarted(ctx, a, chain, role)
+		return s.recordStarted(ctx, a, hash, chain, role)
 	}
 	s.agent = s.w.agents[started.Agent]
 	s.agent.Name, s.agent.Model, s.agent.Loop, s.agent.LoopOptions = started.Agent, started.Model, started.Loop, started.LoopOptions
@@ -139,9 +144,9 @@ func (s *session) bind(ctx context.Context) error {
 	for _, b := range started.Tools {
 		s.agent.Tools = append(s.agent.Tools, b.Name)
 	}
-	s.disp = s.w.dispatcher(s.red, s.run.Tenant, s.agent.Tools)
+	s.disp = s.w.dispatcher(s.red, s.run.Tenant, &s.agent, s.agent.Tools)
 	var err error
-	if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, started.Policy); err != nil {
+	if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, started.Policy, s.parentPolicy()); err != nil {
 		return fmt.Errorf("%w: %w", err, errUnworkable)
 	}
 	prompt, err := s.blob(ctx, started.PromptHash)
@@ -160,7 +165,7 @@ func (s *session) bind(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) recordStarted(ctx context.Context, a agents.Agent, chain []string, role string) error {
+func (s *session) recordStarted(ctx context.Context, a agents.Agent, hash events.Hash, chain []string, role string) error {
 	l, needs, err := s.w.checkLoop(a.Loop, a.LoopOptions)
 	if err != nil {
 		return err
@@ -175,8 +180,9 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent, chain []str
 	}
 	s.openLoop(l)
 	return s.Record(ctx, events.RunStarted{
-		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: a.Hash(), PromptHash: prompt, Model: chain[0], Chain: several(chain), ModelRole: role,
-		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators, Tools: stricter(s.disp.Bindings(), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
+		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: hash, PromptHash: prompt, Model: chain[0], Chain: several(chain), ModelRole: role,
+		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators,
+		Tools: stricter(bindTeam(&a, s.disp.Bindings()), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
 		Policy: s.policy.event(), PromptLayers: layers,
 	})
 }

@@ -27,8 +27,9 @@ type policy struct {
 	limit   *events.PicoUSD // what the run may spend, as the rules see it; nil = no limit, or no rules
 }
 
-// policyOf combines the agent, its tools, the operator's rules and what the run is
-// bound to, nil for nothing. The error is one of rules that this build cannot read.
+// policyOf combines the agent, its tools, the operator's rules, what the run is
+// bound to and what its parent asks of it, nil for nothing. The error is one of rules
+// that this build cannot read.
 func policyOf(a *agents.Agent, d *tools.Dispatcher, operator *rules.List, bounds ...*events.Policy) (policy, error) {
 	p := policy{approve: slices.Clone(a.Approve), taint: stricterTaint(a.Taint, ""), ttl: a.ApprovalTimeout, priced: a.BudgetUnpriced == unpricedRefuse}
 	for _, name := range a.Tools {
@@ -108,26 +109,33 @@ func (p policy) asks(tool string) bool {
 
 // guardIntent adds to an intent what Begin needs to decide whether it may be done.
 func (s *session) guardIntent(li *ledger.Intent, in tools.Intent) {
-	def := in.Tool
-	s.mu.Lock()
-	from := s.hist.External()
-	s.mu.Unlock()
+	def, by := in.Tool, s.taintedBy()
 	li.AskRule = in.AskedBy
 	li.Ask, li.ApprovalTTL, li.Policy = s.policy.asks(def.Name) || in.AskedBy != "", s.policy.ttl, s.policy.version
 	li.TaintPolicy = s.policy.taint
-	if from != nil {
-		trust := from.Trust
-		if trust == "" {
-			trust = "unknown"
-		}
-		li.Tainted, li.TaintBy = true, fmt.Sprintf("%s, trust %s", from.Tool, trust)
-		if from.Call != (events.CallID{}) {
-			li.TaintBy = from.Call.String() + " " + li.TaintBy
-		}
-	}
+	li.Tainted, li.TaintBy = by != "", by
 	if li.Ask || li.Tainted && li.TaintPolicy == ledger.TaintAsk || s.run.ForkEffects == ledger.ForkAsk {
 		li.ToolHash = def.Hash() // only an approval is bound to it
 	}
+}
+
+// taintedBy says what first brought text from outside into the run; empty = nothing has.
+func (s *session) taintedBy() string {
+	s.mu.Lock()
+	from := s.hist.External()
+	s.mu.Unlock()
+	if from == nil {
+		return ""
+	}
+	trust := from.Trust
+	if trust == "" {
+		trust = "unknown"
+	}
+	by := fmt.Sprintf("%s, trust %s", from.Tool, trust)
+	if from.Call != (events.CallID{}) {
+		by = from.Call.String() + " " + by
+	}
+	return by
 }
 
 // checkApprove finds tools that an agent wants approved and that the ledger

@@ -39,6 +39,7 @@ type session struct {
 	decider loops.Decider
 	disp    *tools.Dispatcher
 	policy  policy
+	asked   *events.Guard // what the parent asks; nil = nothing
 	prompt  string
 
 	// mu guards what numbers events. It is held while the journal accepts an

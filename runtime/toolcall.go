@@ -37,7 +37,11 @@ func (s *session) callTools(ctx context.Context, step loops.CallTools) error {
 			calls = calls[1:]
 			continue
 		}
-		if err := s.callGroup(ctx, calls[:n]); err != nil {
+		now := s.withinTeam(calls[:n])
+		if len(now) == 0 {
+			return nil // they wait for those that were made
+		}
+		if err := s.callGroup(ctx, now); err != nil {
 			return err
 		}
 		if s.handingOver() || s.anyPending(calls[:n]) || len(s.handedOff()) > 0 {

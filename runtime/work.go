@@ -303,7 +303,12 @@ func (s *session) finish(ctx context.Context, t events.Type) error {
 	default:
 		return fmt.Errorf("finish run %s: %s is not a terminal event", s.run.ID, t)
 	}
-	err := s.barrier(ctx, "finish", func(p ledger.Prefix) error { return s.w.cfg.Ledger.Finish(ctx, s.lease, p, end) })
+	var err error
+	if end.Answer, err = s.answer(ctx, end); err != nil {
+		return fmt.Errorf("finish run %s: %w", s.run.ID, err)
+	}
+	end.Own = s.taintedBy() == ""
+	err = s.barrier(ctx, "finish", func(p ledger.Prefix) error { return s.w.cfg.Ledger.Finish(ctx, s.lease, p, end) })
 	if err != nil {
 		return fmt.Errorf("finish run %s: %w", s.run.ID, err)
 	}

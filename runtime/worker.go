@@ -92,25 +92,34 @@ func NewWorker(cfg Config) (*Worker, error) {
 			}
 		}
 		errs = append(errs, checkApprove(a, cfg.Tools)...)
+		errs = append(errs, checkTeam(a, cfg.Tools)...)
 		if _, err := compose(a); err != nil {
 			errs = append(errs, fmt.Errorf("agent %q: %w", a.Name, err))
 		}
 		if len(a.Groups) > 0 {
-			if _, err := w.bus(w.dispatcher(cfg.Redactor, "", a.Tools), a); err != nil {
+			own := *a
+			own.Tools = withTeam(a)
+			if _, err := w.bus(w.dispatcher(cfg.Redactor, "", &own, own.Tools), &own); err != nil {
 				errs = append(errs, fmt.Errorf("agent %q: groups: %w", a.Name, err))
 			}
 		}
 	}
 	errs = append(errs, checkRules(cfg.Policy, cfg.Agents, cfg.Tools)...)
+	if err := agents.CheckTeam(cfg.Agents); err != nil {
+		errs = append(errs, err)
+	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("worker config: %w", errors.Join(errs...))
 	}
 	return w, nil
 }
 
-// dispatcher is the tool pipeline for exactly the named tools.
-func (w *Worker) dispatcher(red *redact.Redactor, tenant string, names []string) *tools.Dispatcher {
+// dispatcher is the tool pipeline of an agent for exactly the named tools.
+func (w *Worker) dispatcher(red *redact.Redactor, tenant string, a *agents.Agent, names []string) *tools.Dispatcher {
 	key := tenant + "\x00" + strings.Join(names, "\x00")
+	if len(a.Agents) > 0 {
+		key += "\x00\x00" + a.Name
+	}
 	if d, ok := w.disps.Load(key); ok {
 		return d.(*tools.Dispatcher)
 	}
@@ -124,7 +133,7 @@ func (w *Worker) dispatcher(red *redact.Redactor, tenant string, names []string)
 		allow = []string{""} // an empty list would allow every tool
 	}
 	d.Filters = append(slices.Clone(d.Filters), tools.Filter{Allow: allow})
-	made, _ := w.disps.LoadOrStore(key, tools.NewDispatcher(w.cfg.Tools, d))
+	made, _ := w.disps.LoadOrStore(key, tools.NewDispatcher(w.registry(a), d))
 	return made.(*tools.Dispatcher)
 }
 

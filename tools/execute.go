@@ -135,7 +135,7 @@ func (d *Dispatcher) dispatchPlain(ctx context.Context, env Env, e *entry, c Cal
 	if err != nil {
 		return d.plainError(ctx, env, e, c, started, KindSecret, "a secret could not be substituted: "+d.errorText(e, err), events.ToolResult{})
 	}
-	inv.Arguments = args
+	inv.Arguments, inv.Handles = args, c.Arguments
 	a, back, ok := d.invoke(callCtx, c.Name, func() (any, error) { return e.run(callCtx, &c, inv) })
 	prog.close()
 	if !ok {
@@ -195,6 +195,9 @@ func (d *Dispatcher) plainFailure(callCtx context.Context, e *entry, a answer) (
 		return KindTimeout, fmt.Sprintf("the tool took longer than %v", d.timeout(e))
 	case errors.As(a.err, new(*ArgumentError)):
 		return KindInvalidArguments, d.errorText(e, a.err)
+	}
+	if spawn := (*SpawnError)(nil); errors.As(a.err, &spawn) {
+		return spawn.Kind, d.errorText(e, a.err)
 	}
 	return KindToolError, d.errorText(e, a.err)
 }

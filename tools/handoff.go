@@ -59,9 +59,24 @@ type Spawn struct {
 	Input json.RawMessage
 	// Queue is the parent's if empty.
 	Queue string
-	// Trust is that of the child's answer: "own" or "external".
+	// Trust is that of the child's answer at best: "own" or "external". Where text from
+	// outside has come into the child it is external.
 	Trust Trust
+	// Budget is what the child may spend; nil = what its agent says. It is held in the
+	// budgets of the run that asks, and what is left of it comes back.
+	Budget *events.PicoUSD
 }
+
+// SpawnError says why no child run was started. Errors of a [Spawner] may be one.
+type SpawnError struct {
+	Kind string // that of the call's error, such as [KindBudget]
+	Err  error
+}
+
+func (e *SpawnError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what happened.
+func (e *SpawnError) Unwrap() error { return e.Err }
 
 // Spawner starts child runs; see [Invocation.Spawner].
 type Spawner interface {

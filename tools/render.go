@@ -27,6 +27,9 @@ const (
 	KindWithheld         = "result_withheld"    // result middleware failed
 	KindSecret           = "secret_unavailable" // a handle stands for nothing
 	KindNotRun           = "not_run"            // its time was up before it was called
+	KindBudget           = "budget"             // no budget has room for the child run it asked for
+	KindTooDeep          = "too_deep"           // the child run would have too many ancestors
+	KindTooManyChildren  = "too_many_children"  // its run has started as many as it may
 )
 
 // unshowable is why a value that a tool returned cannot be shown.

@@ -34,8 +34,11 @@ type Invocation struct {
 	// Arguments are valid and canonical, with secrets substituted: nothing of
 	// them may be logged.
 	Arguments json.RawMessage
-	Call      events.CallID
-	Attempt   int // of the call, from 1
+	// Handles are the same with secret:// handles where secrets were substituted, for
+	// what is passed on to somebody who substitutes them again; nil = as Arguments.
+	Handles json.RawMessage
+	Call    events.CallID
+	Attempt int // of the call, from 1
 	// OpKey is the idempotency key in hexadecimal: stable over attempts and
 	// workers. Empty unless the call is destructive.
 	OpKey string

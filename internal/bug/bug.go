@@ -53,6 +53,13 @@ const (
 	BudgetNotReserved Bug = "budget_not_reserved"
 	// BudgetOfChildAlone: a budget that was put on a child run is not its descendants'.
 	BudgetOfChildAlone Bug = "budget_of_child_alone"
+	// BudgetGrantNotDrawn: what is held for a child is held once more when the child reserves it.
+	BudgetGrantNotDrawn Bug = "budget_grant_not_drawn"
+	// BudgetGrantKept: what a child leaves of what was held for it does not come back.
+	BudgetGrantKept Bug = "budget_grant_kept"
+	// TaintLaundered: a child run is not told that its input comes from a run that has
+	// read text from outside, nor held to its parent's policy.
+	TaintLaundered Bug = "taint_laundered"
 	// SwitchIgnored: a tool that was switched off is called all the same.
 	SwitchIgnored Bug = "switch_ignored"
 )
@@ -84,7 +91,7 @@ func All() []Bug {
 	return []Bug{
 		RereadDecides, ReexecStarted, ExpireStarted, BeginNotDurable, ExecuteUnavailable, NoBegin, RecordFirst, TimeoutIsFailure,
 		EarlyProbe, DefiniteAfterUnclear, KeyedForever, TokenBlind, ConflictReplays, EndNeedsLease, WaitersNotWoken,
-		ApprovalNotConsumed, ApprovalNoDigest, BudgetNotReserved, BudgetOfChildAlone, SwitchIgnored,
+		ApprovalNotConsumed, ApprovalNoDigest, BudgetNotReserved, BudgetOfChildAlone, BudgetGrantNotDrawn, BudgetGrantKept, TaintLaundered, SwitchIgnored,
 		NoFence, HeartbeatIgnoresEpoch, NoEpochBase, AckBeforeCommit, FactsTrusted, DuplicateKey, CostLost, RedactorSkipsKeys,
 		VerifyIgnoresTail,
 	}

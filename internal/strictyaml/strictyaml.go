@@ -175,6 +175,9 @@ func (m *Map) LineOf(key string) int {
 	return m.node.Line
 }
 
+// LineInFile is LineOf as the file counts, for whoever makes a [Fault] later.
+func (m *Map) LineInFile(key string) int { return m.LineOf(key) + m.file.offset }
+
 func (m *Map) find(key string) *yaml.Node {
 	if m == nil {
 		return nil

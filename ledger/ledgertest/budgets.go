@@ -40,6 +40,11 @@ var budgetTests = []conformance{
 	{"budgets and open attempts are listed in pages", testListBudgets},
 	{"a child's budget holds for all that work for it", testBudgetOfChild},
 	{"no budget of a tree is ever exceeded", testBudgetTree},
+	{"what a call gives a child is held above it, drawn from and returned", testGrant},
+	{"what a child gives on is drawn from what it was given", testGrantInGrant},
+	{"a budget that is raised in the middle, and a call dearer than reserved", testGrantRaised},
+	{"what is held for a child outlives crashes and retries", testGrantOverCrashes},
+	{"children that are called at once never exceed the budgets above them", testGrantProperty},
 	{"the cap holds over concurrent runs that crash", testBudgetProperty},
 }
 

@@ -24,6 +24,8 @@ var childTests = []conformance{
 	{"a lineage has bounds", testChildBounds},
 	{"a child does not wait for what its ancestor waits to do", testChildAncestor},
 	{"who tries a child again answers in its place", testChildRetry},
+	{"a parent is told how a child ended, and how far to trust it", testChildWords},
+	{"what a parent asks of a child is asked of who tries it again, and of its forks", testChildGuard},
 }
 
 // spawn starts a child for the index-th call of turn 1.
@@ -285,5 +287,99 @@ func testChildRetry(t *testing.T, h Harness) {
 	take(t, h, again).endAs(ledger.Ending{State: ledger.Finished, StoppedBy: events.StoppedByFinish, Result: json.RawMessage(`"second try"`)})
 	if fs := a.pending(); len(fs) != 2 || payload[events.ToolExecutionFinished](t, &fs[1]).Result.Output != "second try" {
 		t.Errorf("facts %v", types(fs))
+	}
+}
+
+func testChildWords(t *testing.T, h Harness) {
+	finished := func(by events.StoppedBy, result string) ledger.Ending {
+		return ledger.Ending{State: ledger.Finished, StoppedBy: by, Result: json.RawMessage(result)}
+	}
+	failed := func(by events.StoppedBy, why string) ledger.Ending {
+		return ledger.Ending{State: ledger.Failed, StoppedBy: by, Error: why}
+	}
+	own := func(end ledger.Ending) ledger.Ending { end.Own = true; return end }
+	artifact := finished(events.StoppedByArtifactFinished, `{"artifact":"notes","bytes":7}`)
+	artifact.Answer = "# Notes"
+	tests := []struct {
+		name   string
+		trust  string // at best
+		end    ledger.Ending
+		kind   string // of the error; empty = none
+		told   string
+		trusts string
+	}{
+		{"nothing came in", "own", own(finished(events.StoppedByFinish, `"42"`)), "", "42", "own"},
+		{"something came in, or nobody knows", "own", finished(events.StoppedByFinish, `"42"`), "", "42", "external"},
+		{"whoever asked trusts nothing", "external", own(finished(events.StoppedByFinish, `{"n":42}`)), "", `{"n":42}`, "external"},
+		{"declined", "own", own(finished(events.StoppedByDeclined, `{"declined_because":"unsafe"}`)), "", "the agent declined: unsafe", "own"},
+		{"silent", "own", own(finished(events.StoppedBySilent, `null`)), "", "the agent ended without an answer", "own"},
+		{"an artifact that nobody took", "own", own(finished(events.StoppedByArtifactFailed, ``)), "", "what it made was refused to the end", "own"},
+		{"no turns left", "own", own(finished(events.StoppedByMaxTurns, ``)), "", "it had no turns left", "own"},
+		{"an artifact", "own", own(artifact), "", "# Notes", "own"},
+		{"an error", "own", own(failed(events.StoppedByError, "no model")), "child_failed", "(error): no model", "own"},
+		{"a budget", "own", failed(events.StoppedByBudget, "0.2 USD are committed"), "child_budget", "(its budget does not allow more): 0.2 USD are committed", "external"},
+		{"the deadline", "own", failed(events.StoppedByDeadline, "at noon"), "child_deadline", "(its time was up): at noon", "external"},
+		{"no turns left, which the run failed for", "own", failed(events.StoppedByMaxTurns, "8 turns"), "child_max_turns", "(it had no turns left): 8 turns", "external"},
+		{"a refused artifact", "own", failed(events.StoppedByArtifactFailed, "3 revisions"), "child_artifact_failed", "(what it made was refused to the end): 3 revisions", "external"},
+		{"cancelled", "own", ledger.Ending{State: ledger.Cancelled, StoppedBy: events.StoppedByCancelled}, "child_cancelled", "(cancelled): it was cancelled by ann: enough", "external"},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := h
+			a := start(t, h)
+			child, err := a.call(i, 1, tt.trust)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := take(t, h, child)
+			if tt.end.State == ledger.Cancelled {
+				if _, err := h.Store.Cancel(t.Context(), child.ID, "ann", "enough"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.absorb(c.pending()...)
+			c.endAs(tt.end)
+			var kind, told, trust string
+			for _, f := range a.pending() {
+				switch f.Type {
+				case events.TypeOf(events.ToolExecutionError{}):
+					p := payload[events.ToolExecutionError](t, &f)
+					kind, told, trust = p.Error.Kind, p.Error.Message, p.Result.Trust
+				case events.TypeOf(events.ToolExecutionFinished{}):
+					p := payload[events.ToolExecutionFinished](t, &f)
+					told, trust = p.Result.Output, p.Result.Trust
+				}
+			}
+			if kind != tt.kind || !strings.HasSuffix(told, tt.told) || trust != tt.trusts {
+				t.Errorf("told %q, %q, trust %q; want %q, %q, trust %q", kind, told, trust, tt.kind, tt.told, tt.trusts)
+			}
+		})
+	}
+}
+
+func testChildGuard(t *testing.T, h Harness) {
+	a := start(t, h)
+	in := ledger.Submission{
+		Agent: "clerk", Queue: fmt.Sprintf("children-%d", testCount.Add(1)), ClientKey: "child/guarded", Input: mustSeal(t, 1), InputMAC: []byte("mac"),
+		Guard: mustSeal(t, events.Guard{Taint: "t1.c0 fetch, trust external", Policy: &events.Policy{Approve: []string{"refund"}, Taint: "deny"}}),
+	}
+	child, _, err := h.Store.Spawn(t.Context(), a.lease, a.prefix, in, a.handoff(func(h *ledger.Handoff) { h.For = 0 }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := take(t, h, child)
+	c.note(events.TurnStarted{Turn: 1})
+	c.flush()
+	fork, _, err := h.Store.Fork(t.Context(), ledger.ForkRequest{Run: child.ID, Seq: 1, Effects: ledger.ForkReplay, By: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.absorb(c.pending()...)
+	c.endAs(ledger.Ending{State: ledger.Failed, StoppedBy: events.StoppedByError, Error: "x", Retry: ledger.Retry{MaxAttempts: 2}})
+	again := h.state(t, child.ID).Successor
+	for name, id := range map[string]events.RunID{"the child": child.ID, "its fork": fork.ID, "who tries it again": again} {
+		if got := h.state(t, id); string(got.Guard) != string(in.Guard.Bytes()) {
+			t.Errorf("%s is asked %s", name, got.Guard)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,16 +56,25 @@ func budgetsOf(ctx context.Context, tx Tx, r ledger.Run) (where string, args []a
 	if err != nil {
 		return "", nil, err
 	}
+	where, args = budgetsFor(tx, r, runs)
+	return where, args, nil
+}
+
+func budgetsFor(tx Tx, r ledger.Run, runs []events.RunID) (where string, args []any) {
+	names := make([]string, len(runs))
+	for i, id := range runs {
+		names[i] = id.String()
+	}
 	where = ` b.tenant = $1 AND (b.kind = 'tenant' OR b.kind = 'owner' AND b.name = $2 OR b.kind = 'run' AND ` + tx.In("b.name", 3) + `) `
-	return where, []any{r.Tenant, r.Owner, runs}, nil
+	return where, []any{r.Tenant, r.Owner, names}
 }
 
 // worksFor are a run, the runs that it is a child of, tries again or was forked
 // from, and theirs in turn, up to the root. None of that ever changes.
-func worksFor(ctx context.Context, tx Tx, r ledger.Run) ([]string, error) {
-	runs := []string{r.ID.String()}
+func worksFor(ctx context.Context, tx Tx, r ledger.Run) ([]events.RunID, error) {
+	runs := []events.RunID{r.ID}
 	if r.Root != r.ID {
-		runs = append(runs, r.Root.String())
+		runs = append(runs, r.Root)
 	}
 	if r.Parent.IsZero() && r.RetryOf.IsZero() && r.ForkOf.IsZero() || bug.On(bug.BudgetOfChildAlone) {
 		return runs, nil
@@ -84,7 +94,7 @@ func worksFor(ctx context.Context, tx Tx, r ledger.Run) ([]string, error) {
 		if err := rows.Scan(&id); err != nil {
 			return nil, fmt.Errorf("read what run %s works for: %w", r.ID, err)
 		}
-		runs = append(runs, id.String())
+		runs = append(runs, id)
 	}
 	return runs, rows.Err()
 }
@@ -182,28 +192,44 @@ func (s *Store) reserve(ctx context.Context, tx Tx, h holder, r ledger.Reservati
 			return false, err
 		}
 	}
-	ps, err := lockPeriods(ctx, tx, run, h.now)
+	return s.holdBack(ctx, tx, h, r, events.RunID{})
+}
+
+// holdBack is reserve's part below the look at what is held already. With a child it is
+// a grant for it, which no budget of an owner or a tenant holds.
+func (s *Store) holdBack(ctx context.Context, tx Tx, h holder, r ledger.Reservation, child events.RunID) (held bool, err error) {
+	run := h.run
+	ps, grants, err := lockPeriods(ctx, tx, run, h.now)
+	if !child.IsZero() {
+		ps = slices.DeleteFunc(ps, func(p lockedPeriod) bool { return p.Kind != ledger.BudgetRun })
+	}
 	if err != nil || len(ps) == 0 {
 		return false, err
-	}
-	for _, p := range ps {
-		if committed := plus(p.spent, p.held); p.limit != nil && !r.Unpriced && plus(committed, r.Amount) > *p.limit {
-			return false, &ledger.BudgetError{Budget: p.BudgetKey, Limit: *p.limit, Committed: committed, Wanted: r.Amount}
-		}
 	}
 	state, amount := "reserved", r.Amount
 	if r.Unpriced {
 		state, amount = "unpriced", 0
 	}
+	for _, p := range ps {
+		more := amount - min(amount, grants[p.id].left) // beyond what is held for the run already
+		if committed := plus(p.spent, p.held); p.limit != nil && !r.Unpriced && plus(committed, more) > *p.limit {
+			return false, &ledger.BudgetError{Budget: p.BudgetKey, Limit: *p.limit, Committed: committed, Wanted: r.Amount}
+		}
+	}
 	what := cut(s.cfg.Redactor.String(r.What))
 	for _, p := range ps {
-		if err := one(tx.Exec(ctx, `UPDATE budget_periods SET held_pico = $3 WHERE budget_id = $1 AND day = $2`, p.id, p.day, plus(p.held, amount))); err != nil {
+		g := grants[p.id]
+		drawn := min(amount, g.left)
+		if err := g.leave(ctx, tx, p.id, g.left-drawn); err != nil {
+			return false, err
+		}
+		if err := one(tx.Exec(ctx, `UPDATE budget_periods SET held_pico = $3 WHERE budget_id = $1 AND day = $2`, p.id, p.day, plus(p.held, amount-drawn))); err != nil {
 			return false, fmt.Errorf("hold in budget of %s: %w", p.BudgetKey, err)
 		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO budget_reservations (attempt_id, budget_id, day, run_id, epoch, what, amount_pico, state, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-			r.Attempt, p.id, p.day, run.ID, run.Epoch, what, amount, state, h.now)
+			INSERT INTO budget_reservations (attempt_id, budget_id, day, run_id, epoch, what, amount_pico, state, created_at, child_id, drawn_from, drawn_pico)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+			r.Attempt, p.id, p.day, run.ID, run.Epoch, what, amount, state, h.now, child, g.attempt, drawn)
 		if err != nil {
 			return false, fmt.Errorf("insert reservation %s: %w", r.Attempt, err)
 		}
@@ -235,12 +261,23 @@ type lockedPeriod struct {
 	spent, held events.PicoUSD
 }
 
-// lockPeriods locks the budgets of a run in the order of their ids.
-func lockPeriods(ctx context.Context, tx Tx, run ledger.Run, now time.Time) ([]lockedPeriod, error) {
-	where, args, err := budgetsOf(ctx, tx, run)
+// lockPeriods locks the budgets of a run in the order of their ids, and reads what
+// they hold for the run, by their ids.
+func lockPeriods(ctx context.Context, tx Tx, run ledger.Run, now time.Time) ([]lockedPeriod, map[events.ID]grant, error) {
+	runs, err := worksFor(ctx, tx, run)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	ps, err := lockBudgets(ctx, tx, run, runs, now)
+	if err != nil || len(runs) == 1 { // nobody holds anything for a run that works for none
+		return ps, nil, err
+	}
+	grants, err := innermost(ctx, tx, runs)
+	return ps, grants, err
+}
+
+func lockBudgets(ctx context.Context, tx Tx, run ledger.Run, runs []events.RunID, now time.Time) ([]lockedPeriod, error) {
+	where, args := budgetsFor(tx, run, runs)
 	rows, err := tx.Query(ctx, `SELECT b.id, b.tenant, b.kind, b.name, b.period, b.limit_pico FROM budgets b WHERE`+where+`ORDER BY b.id`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read budgets of run %s: %w", run.ID, err)
@@ -290,5 +327,5 @@ func plus(a, b events.PicoUSD) events.PicoUSD {
 func unsettle(ctx context.Context, tx Tx, runs []events.RunID) error {
 	return tx.Later(ctx, "unsettle reservations of earlier holders", `
 		UPDATE budget_reservations SET state = 'unsettled'
-		WHERE state = 'reserved' AND `+tx.InIDs("run_id", 1)+` AND epoch < (SELECT r.epoch FROM runs r WHERE r.id = budget_reservations.run_id)`, runs)
+		WHERE state = 'reserved' AND child_id IS NULL AND `+tx.InIDs("run_id", 1)+` AND epoch < (SELECT r.epoch FROM runs r WHERE r.id = budget_reservations.run_id)`, runs)
 }

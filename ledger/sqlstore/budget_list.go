@@ -180,7 +180,7 @@ func (s *Store) OpenReservations(ctx context.Context, f ledger.BudgetFilter) (ou
 // readOpen reads attempts that are not settled, oldest first.
 func readOpen(ctx context.Context, tx Tx, where string, args []any) ([]ledger.OpenReservation, error) {
 	rows, err := tx.Query(ctx, `
-		SELECT r.attempt_id, r.run_id, r.epoch, r.what, r.amount_pico, r.state, r.created_at, b.tenant, b.kind, b.name, b.period
+		SELECT r.attempt_id, r.run_id, r.epoch, r.what, r.amount_pico, r.state, r.created_at, r.child_id, b.tenant, b.kind, b.name, b.period
 		FROM budget_reservations r JOIN budgets b ON b.id = r.budget_id
 		WHERE r.state <> 'settled' AND `+where+` ORDER BY r.created_at, r.attempt_id, b.kind, b.name, b.period`, args...)
 	if err != nil {
@@ -191,7 +191,7 @@ func readOpen(ctx context.Context, tx Tx, where string, args []any) ([]ledger.Op
 	for rows.Next() {
 		var o ledger.OpenReservation
 		var k ledger.BudgetKey
-		if err := rows.Scan(&o.Attempt, &o.Run, &o.Epoch, &o.What, &o.Amount, &o.State, &o.At, &k.Tenant, &k.Kind, &k.Name, &k.Period); err != nil {
+		if err := rows.Scan(&o.Attempt, &o.Run, &o.Epoch, &o.What, &o.Amount, &o.State, &o.At, &o.Child, &k.Tenant, &k.Kind, &k.Name, &k.Period); err != nil {
 			return nil, err
 		}
 		if n := len(out); n == 0 || out[n-1].Attempt != o.Attempt {

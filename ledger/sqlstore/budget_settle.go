@@ -124,11 +124,13 @@ func (s *Store) settleShare(ctx context.Context, tx Tx, h share, by string, now 
 	if err != nil {
 		return fmt.Errorf("lock budget: %w", err)
 	}
-	var amount events.PicoUSD
+	var amount, drawn events.PicoUSD
 	var was *events.PicoUSD
 	var state, settledBy string
-	err = tx.QueryRow(ctx, `SELECT amount_pico, actual_pico, state, settled_by FROM budget_reservations WHERE attempt_id = $1 AND budget_id = $2`,
-		h.attempt, h.budget).Scan(&amount, &was, &state, &settledBy)
+	var from events.ID
+	err = tx.QueryRow(ctx, `
+		SELECT amount_pico, actual_pico, state, settled_by, drawn_from, drawn_pico FROM budget_reservations WHERE attempt_id = $1 AND budget_id = $2`,
+		h.attempt, h.budget).Scan(&amount, &was, &state, &settledBy, &from, &drawn)
 	if err != nil {
 		return fmt.Errorf("read reservation: %w", err)
 	}
@@ -147,13 +149,24 @@ func (s *Store) settleShare(ctx context.Context, tx Tx, h share, by string, now 
 	if *actual > amount && state != "unpriced" {
 		s.cfg.Logger.WarnContext(ctx, "attempt cost more than was reserved for it", "attempt", h.attempt, "reserved", amount.String(), "cost", actual.String())
 	}
+	g, err := readGrant(ctx, tx, from, h.budget)
+	if err != nil {
+		return err
+	}
+	if !g.attempt.IsZero() { // what it did not need goes back there, what it needs beyond it comes from there
+		draws := min(*actual, plus(drawn, g.left))
+		if err := g.leave(ctx, tx, h.budget, g.left+drawn-draws); err != nil {
+			return err
+		}
+		held, drawn = held+drawn-draws, draws
+	}
 	err = one(tx.Exec(ctx, `UPDATE budget_periods SET spent_pico = $3, held_pico = $4 WHERE budget_id = $1 AND day = $2`, h.budget, h.day, plus(spent, *actual), held))
 	if err != nil {
 		return fmt.Errorf("store budget: %w", err)
 	}
 	return one(tx.Exec(ctx, `
-		UPDATE budget_reservations SET state = 'settled', actual_pico = $3, settled_by = $4, settled_at = $5
-		WHERE attempt_id = $1 AND budget_id = $2`, h.attempt, h.budget, *actual, by, now))
+		UPDATE budget_reservations SET state = 'settled', actual_pico = $3, settled_by = $4, settled_at = $5, drawn_pico = $6
+		WHERE attempt_id = $1 AND budget_id = $2`, h.attempt, h.budget, *actual, by, now, drawn))
 }
 
 // billedLate is what set-aside events say of attempts of the holders that made them.
@@ -258,6 +271,9 @@ func (s *Store) SettleBy(ctx context.Context, attempt events.ID, actual events.P
 			return ledger.ErrSettled
 		}
 		open = opens[0]
+		if !open.Child.IsZero() {
+			return fmt.Errorf("it is held for run %s, which has not ended: what that leaves of it comes back by itself: %w", open.Child, ledger.ErrNotQuiescent)
+		}
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err

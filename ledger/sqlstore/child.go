@@ -31,7 +31,8 @@ func (s *Store) Spawn(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 			return fmt.Errorf("it is %s: %w", at.run.State, ledger.ErrEnded), nil
 		}
 		child, err = s.spawn(ctx, tx, at, id, in, h)
-		if errors.Is(err, ledger.ErrTooDeep) || errors.Is(err, ledger.ErrTooManyChildren) || errors.Is(err, ledger.ErrClientKeyConflict) {
+		if errors.Is(err, ledger.ErrTooDeep) || errors.Is(err, ledger.ErrTooManyChildren) || errors.Is(err, ledger.ErrClientKeyConflict) ||
+			errors.Is(err, ledger.ErrBudget) {
 			return err, nil // nothing was inserted
 		}
 		if err != nil {
@@ -47,6 +48,9 @@ func (s *Store) Spawn(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 	}
 	if err != nil {
 		return fail(err)
+	}
+	if in.Budget != nil {
+		s.budgets.noticed()
 	}
 	return child, facts, nil
 }
@@ -67,14 +71,19 @@ func (s *Store) spawn(ctx context.Context, tx Tx, at holder, id events.RunID, in
 	if err := s.mayHaveChild(ctx, tx, parent, in); err != nil {
 		return ledger.Run{}, err
 	}
-	child, existed, err := submit(ctx, tx, id, in)
+	if in.Budget != nil { // before anything is inserted: it may be refused
+		if err := s.grantChild(ctx, tx, at, id, in, h); err != nil {
+			return ledger.Run{}, err
+		}
+	}
+	child, existed, err := s.submitted(ctx, tx, id, in, "run "+parent.ID.String())
 	if err != nil {
 		return ledger.Run{}, err
 	}
 	if existed && child.Parent != parent.ID {
 		return ledger.Run{}, fmt.Errorf("run %s is not a child of this run: %w", child.ID, ledger.ErrClientKeyConflict)
 	}
-	started := events.ChildStarted{Child: child.ID, Call: h.Call}
+	started := events.ChildStarted{Child: child.ID, Call: h.Call, Budget: in.Budget}
 	if _, _, err := s.addFact(ctx, tx, parent.ID, events.DerivedID(h.Token, events.TypeOf(started)), started, h.Trace); err != nil {
 		return ledger.Run{}, err
 	}
@@ -154,22 +163,13 @@ func (s *Store) completeByChild(ctx context.Context, tx Tx, h handoffRow, run le
 	if len(finished.Output) > maxForeignBytes {
 		finished.Output = nil // it stands in the child's own record
 	}
-	switch {
-	case end.State == ledger.Finished:
-		c.Kind, c.Result.Output = ledger.Applied, outputText(end.Result)
-		if end.StoppedBy == events.StoppedByDeclined {
-			c.Result.Output = "it gave no answer: " + c.Result.Output
-		}
-	default:
-		why := end.Error
-		if why == "" {
-			why = "it was " + string(end.State)
-			if run.CancelReason != "" {
-				why += " by " + run.CancelBy + ": " + run.CancelReason
-			}
-		}
-		c.Kind = ledger.NotApplied
-		c.Error = events.ErrorInfo{Kind: "child_" + string(end.State), Message: fmt.Sprintf("child run %s stopped (%s): %s", run.ID, end.StoppedBy, why)}
+	if h.Trust != trustOwn || !end.Own {
+		h.Trust = trustExternal // what nobody vouches for has come from outside
+	}
+	if end.State == ledger.Finished {
+		c.Kind, c.Result.Output = ledger.Applied, broughtBack(end)
+	} else {
+		c.Kind, c.Error = ledger.NotApplied, whyStopped(run, end)
 	}
 	c, err := s.normalCompletion(c)
 	if err != nil {
@@ -183,6 +183,69 @@ func (s *Store) completeByChild(ctx context.Context, tx Tx, h handoffRow, run le
 		return err
 	}
 	return s.completeCall(ctx, tx, h, c, digest)
+}
+
+// Trust of the outcome of a call, as hand-offs and results have it. Stored; never renamed.
+const (
+	trustOwn      = "own"
+	trustExternal = "external"
+)
+
+// broughtBack is what the model of a run that waited for a child is told of one that finished.
+func broughtBack(end ledger.Ending) string {
+	text := end.Answer
+	if text == "" {
+		text = outputText(end.Result)
+	}
+	switch {
+	case end.StoppedBy == events.StoppedByDeclined:
+		because := ledger.Run{StoppedBy: end.StoppedBy, Result: end.Result}.DeclinedBecause()
+		if because == "" {
+			because = text
+		}
+		return "the agent declined: " + because
+	case text != "" && text != "null":
+	case end.StoppedBy == events.StoppedByArtifactFailed:
+		return "the agent ended without an answer: what it made was refused to the end"
+	case end.StoppedBy == events.StoppedByMaxTurns:
+		return "the agent ended without an answer: it had no turns left"
+	default:
+		return "the agent ended without an answer"
+	}
+	return text
+}
+
+// whyStopped is what it is told of one that did not finish: which kind of end it was,
+// so that it can go on with something else or ask for less.
+func whyStopped(run ledger.Run, end ledger.Ending) events.ErrorInfo {
+	e := events.ErrorInfo{Kind: "child_" + string(end.State), Message: end.Error}
+	if end.State == ledger.Cancelled {
+		e.Message = "it was cancelled"
+		if run.CancelReason != "" {
+			e.Message += " by " + run.CancelBy + ": " + run.CancelReason
+		}
+	}
+	if e.Message == "" {
+		e.Message = "it was " + string(end.State)
+	}
+	var how string
+	switch end.StoppedBy {
+	case events.StoppedByBudget:
+		how = "its budget does not allow more"
+	case events.StoppedByDeadline:
+		how = "its time was up"
+	case events.StoppedByMaxTurns:
+		how = "it had no turns left"
+	case events.StoppedByArtifactFailed:
+		how = "what it made was refused to the end"
+	default:
+		how = string(end.StoppedBy)
+	}
+	if how != string(end.StoppedBy) {
+		e.Kind = "child_" + string(end.StoppedBy)
+	}
+	e.Message = fmt.Sprintf("child run %s stopped without an answer (%s): %s", run.ID, how, e.Message)
+	return e
 }
 
 // cancelDescendants asks every descendant of a locked run that has not ended to

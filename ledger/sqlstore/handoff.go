@@ -301,14 +301,18 @@ func (s *Store) tellCall(ctx context.Context, tx Tx, h handoffRow, c ledger.Comp
 }
 
 // endHandoffs closes what a run that has just ended was waiting for. Its row
-// and those of its descendants are locked.
-func (s *Store) endHandoffs(ctx context.Context, tx Tx, run events.RunID, now time.Time) error {
+// and those of its descendants are locked. It is called for effects first, whose
+// locks come before those of budgets, then for the rest.
+func (s *Store) endHandoffs(ctx context.Context, tx Tx, run events.RunID, effects bool, now time.Time) error {
 	open, err := readHandoffs(ctx, tx, `h.run_id = $1 AND h.state = 'open' ORDER BY h.token`, run)
 	if err != nil {
 		return err
 	}
 	for _, h := range open {
-		if !h.OpKey.IsZero() {
+		if effects == h.OpKey.IsZero() {
+			continue
+		}
+		if effects {
 			err = s.expire(ctx, tx, h, "cancelled", "its run ended before anybody completed it", now)
 		} else {
 			// The call is over with its run: there is nobody to tell.

@@ -64,11 +64,20 @@ func (s *Store) Finish(ctx context.Context, l ledger.Lease, p ledger.Prefix, end
 		if err != nil {
 			return nil, err
 		}
+		// In the order of locks: runs, effects, budgets, hand-offs.
 		if open > 0 {
 			if err := s.cancelDescendants(ctx, tx, h.run, operation{by: "run " + h.run.ID.String(), reason: "the run that it works for has ended"}); err != nil {
 				return nil, err
 			}
-			if err := s.endHandoffs(ctx, tx, h.run.ID, h.now); err != nil {
+			if err := s.endHandoffs(ctx, tx, h.run.ID, true, h.now); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.passGrants(ctx, tx, h.run.ID, h.now); err != nil {
+			return nil, err
+		}
+		if open > 0 {
+			if err := s.endHandoffs(ctx, tx, h.run.ID, false, h.now); err != nil {
 				return nil, err
 			}
 		}

@@ -36,7 +36,7 @@ func Delegate(agents ...string) tools.Tool {
 		if err != nil {
 			return tools.HandedOff{}, err
 		}
-		child, err := inv.Spawner.Spawn(ctx, inv, tools.Spawn{Agent: in.Agent, Input: input, Trust: tools.External})
+		child, err := inv.Spawner.Spawn(ctx, inv, tools.Spawn{Agent: in.Agent, Input: input, Trust: tools.Own})
 		if err != nil {
 			return tools.HandedOff{}, err
 		}

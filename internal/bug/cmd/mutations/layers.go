@@ -27,7 +27,7 @@ var layers = []layer{
 	{name: "projector", pkg: "ledger", tests: "^TestProjector"},
 	{name: "tools", pkg: "tools", tests: "."},
 	{name: "redact", pkg: "redact", tests: "^Test", args: quick},
-	{name: "runtime", pkg: "runtime", tests: "^Test(Unclear|Keyed|Probe|NoDestructive|Zombie|LostAnswers|RunWaits|SameIdentity)"},
+	{name: "runtime", pkg: "runtime", tests: "^Test(Unclear|Keyed|Probe|NoDestructive|Zombie|LostAnswers|RunWaits|SameIdentity|TaintGoesDown)"},
 	{name: "simulation", pkg: "runtime/simulation", tests: "^TestSimulation$", args: []string{"-seeds=60"}, limit: 10 * time.Minute},
 	{name: "chaos", pkg: "runtime", tests: "^TestChaosOfTheLedger$/^world_0$"},
 }
@@ -54,6 +54,9 @@ var findable = map[bug.Bug][]string{
 	bug.ApprovalNoDigest:      {"gates"},
 	bug.BudgetNotReserved:     {"gates"},
 	bug.BudgetOfChildAlone:    {"gates"},
+	bug.BudgetGrantNotDrawn:   {"gates"},
+	bug.BudgetGrantKept:       {"gates"},
+	bug.TaintLaundered:        {"runtime"},
 	bug.SwitchIgnored:         {"gates"},
 	bug.NoFence:               {"effects", "ledger", "linear"},
 	bug.HeartbeatIgnoresEpoch: {"ledger", "model"},
