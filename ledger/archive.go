@@ -252,6 +252,7 @@ type Store interface {
 	Rollbacks
 	Reconciliation
 	Watchdog
+	Vital
 	Maintenance
 	Unreadables
 	Relations

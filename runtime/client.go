@@ -5,16 +5,16 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/trace"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/redact"
@@ -180,14 +180,16 @@ func (in Submit) check() error {
 	return nil
 }
 
-// newTrace is the traceparent of the span in ctx, or of a new trace.
+// newTrace is the traceparent of the span in ctx, or of a new trace, whose root is
+// the run's own span.
 func newTrace(ctx context.Context) string {
-	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+	if sc := oteltrace.SpanContextFromContext(ctx); sc.IsValid() {
 		return fmt.Sprintf("00-%s-%s-%s", sc.TraceID(), sc.SpanID(), sc.TraceFlags())
 	}
-	var b [24]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return "00-" + hex.EncodeToString(b[:16]) + "-" + hex.EncodeToString(b[16:]) + "-01"
+	p := trace.Parent{Flags: 1}
+	_, _ = rand.Read(p.Trace[:]) // never fails
+	p.Span = trace.Root(p.Trace)
+	return p.String()
 }
 
 // Run returns a run or [ledger.ErrNotFound].

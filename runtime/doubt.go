@@ -96,7 +96,7 @@ func (s *session) probe(ctx context.Context, d events.ToolExecutionInDoubt) (set
 	}
 	pctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	answer, perr := s.disp.Probe(pctx, s.env(nil), toolCall(c), d.Ref)
+	answer, perr := s.disp.Probe(pctx, s.env(nil, c), toolCall(c), d.Ref)
 	if perr != nil && ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}

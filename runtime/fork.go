@@ -197,7 +197,7 @@ func (s *session) tellInherited(ctx context.Context, c loops.PendingCall, ref ev
 			Call: c.ID, Attempt: c.Attempt, Tool: c.Name, Result: *eff.Outcome, Ref: &ref, Repeated: true, Of: &of, Redacted: true, At: s.w.cfg.Now(),
 		})
 	case eff.State == events.EffectNotApplied: // certainly not done, so the refusal is its outcome
-		_, err = s.disp.Dispatch(ctx, s.env(&sessionEffects{s: s}), toolCall(c))
+		_, err = s.disp.Dispatch(ctx, s.env(&sessionEffects{s: s}, c), toolCall(c))
 		return true, err
 	case eff.State == events.EffectAbandoned:
 		return true, s.Record(ctx, events.ToolExecutionBlocked{

@@ -11,6 +11,7 @@ import (
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/bug"
 	"github.com/daybookhq/daybook/internal/fault"
+	"github.com/daybookhq/daybook/internal/trace"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/tools"
@@ -77,7 +78,7 @@ func (s *session) callGroup(ctx context.Context, calls []loops.PendingCall) erro
 
 func (s *session) callOne(ctx context.Context, c loops.PendingCall) error {
 	eff := &sessionEffects{s: s}
-	env := s.env(eff)
+	env := s.env(eff, c)
 	begun, isBegun := s.begun(c.ID)
 	if isBegun {
 		env.Recorder = begunRecorder{s}
@@ -197,18 +198,29 @@ func toolCall(c loops.PendingCall) tools.Call {
 	return tools.Call{ID: c.ID, Attempt: c.Attempt, Name: c.Name, Arguments: c.Arguments, Malformed: c.Malformed}
 }
 
-// env is the run as the dispatcher sees it.
-func (s *session) env(eff tools.Effects) tools.Env {
+// env is the run as the dispatcher sees it for one call.
+func (s *session) env(eff tools.Effects, c loops.PendingCall) tools.Env {
 	var offered []string
 	if s.agent.Select > 0 {
 		offered, _ = s.offered()
 	}
 	return tools.Env{
-		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.run.Trace,
+		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.traceOf(c),
 		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s}, Past: past{s},
 		RefuseUnpriced: s.policy.priced, Offered: offered,
 		Rule: s.ruling(),
 	}
+}
+
+// traceOf is the traceparent of a call: whatever it calls becomes part of the run's
+// trace, below the span that the record makes of it.
+func (s *session) traceOf(c loops.PendingCall) string {
+	p, ok := trace.ParseParent(s.run.Trace)
+	if !ok {
+		return s.run.Trace
+	}
+	p.Span = trace.Call(s.run.ID, c.ID, c.Attempt)
+	return p.String()
 }
 
 // sessionEffects adapts the ledger's protocol to what the dispatcher needs: it

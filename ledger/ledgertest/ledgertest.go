@@ -38,6 +38,7 @@ type Store interface {
 	ledger.Rollbacks
 	ledger.Reconciliation
 	ledger.Watchdog
+	ledger.Vital
 	ledger.Maintenance
 	ledger.Unreadables
 	ledger.Relations

@@ -17,6 +17,7 @@ var watchdogTests = []conformance{
 	{"the oldest come first, however many there are", testStuckOldest},
 	{"a run that cannot be read is tried later and later, and says so", testUnreadable},
 	{"maintenance can be done at any time", testMaintain},
+	{"what waits is counted, and since when", testVitals},
 }
 
 const patience = time.Minute
@@ -198,5 +199,45 @@ func testMaintain(t *testing.T, h Harness) {
 	}
 	if n := h.count(t, `SELECT count(*) FROM journal_positions`); n != 2 {
 		t.Errorf("%d positions, want 2", n)
+	}
+}
+
+func testVitals(t *testing.T, h Harness) {
+	vitals := func() ledger.Vitals {
+		t.Helper()
+		v, err := h.Store.Vitals(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	before := vitals()
+	if before.InDoubt.Count != 0 || !before.InDoubt.Since.IsZero() || before.Facts.Count != 0 || before.Unfolded.Count != 0 || before.Approvals.Count != 0 || before.Quarantined != 0 {
+		t.Errorf("an empty ledger: %+v", before)
+	}
+	doubt, v := doubtful(t, h)
+	if err := doubt.park(events.ParkInDoubt, v.Ref.OpKey); err != nil {
+		t.Fatal(err)
+	}
+	h.Advance(time.Minute)
+	cancelled := submit(t, h)
+	if _, err := h.Store.Cancel(t.Context(), cancelled.ID, "ann", ""); err != nil {
+		t.Fatal(err)
+	}
+	got := vitals()
+	if got.InDoubt.Count != 1 || got.Now.Sub(got.InDoubt.Since) < time.Minute {
+		t.Errorf("in doubt: %+v at %s", got.InDoubt, got.Now)
+	}
+	if got.Facts.Count == 0 || got.Facts.Since.IsZero() || got.Now.Sub(got.Facts.Since) > time.Minute {
+		t.Errorf("facts: %+v at %s", got.Facts, got.Now)
+	}
+	if got.Unfolded.Count == 0 || got.Unfolded.Since.IsZero() {
+		t.Errorf("unfolded: %+v, want what the barriers inserted", got.Unfolded)
+	}
+	if _, err := h.Store.FoldBehind(t.Context(), 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	if after := vitals(); after.Unfolded.Count != 0 || after.Unfed != got.Unfolded.Count+got.Unfed {
+		t.Errorf("folded: %+v, before %+v", after, got)
 	}
 }

@@ -58,7 +58,10 @@ func (s *Store) Spawn(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 func (s *Store) spawn(ctx context.Context, tx Tx, at holder, id events.RunID, in ledger.Submission, h ledger.Handoff) (ledger.Run, error) {
 	parent := at.run
 	in.Parent, in.Root, in.Tenant = parent.ID, parent.Root, parent.Tenant
-	in.Owner, in.SessionID, in.Priority, in.Trace = parent.Owner, parent.SessionID, parent.Priority, parent.Trace
+	in.Owner, in.SessionID, in.Priority, in.Trace = parent.Owner, parent.SessionID, parent.Priority, h.Trace
+	if in.Trace == "" {
+		in.Trace = parent.Trace
+	}
 	if !parent.Deadline.IsZero() && (in.Deadline.IsZero() || parent.Deadline.Before(in.Deadline)) {
 		in.Deadline = parent.Deadline
 	}

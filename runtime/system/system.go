@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/daybookhq/daybook/events/jetstream"
 	"github.com/daybookhq/daybook/internal/embedded"
+	"github.com/daybookhq/daybook/internal/telemetry"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/ledger/postgres"
 	"github.com/daybookhq/daybook/ledger/sqlite"
@@ -47,6 +49,8 @@ type Options struct {
 	Sealer *ledger.Sealer
 	// Registered values are known to the redactor from the start, by name.
 	Secrets map[string]string
+	// Telemetry says what is told to OpenTelemetry.
+	Telemetry Telemetry
 }
 
 // Embedded reports whether everything runs in this process.
@@ -161,9 +165,11 @@ type System struct {
 	// Promise says in words what the journal's settings promise.
 	Promise string
 
-	log      *slog.Logger
-	embedded bool
-	closers  []func()
+	log       *slog.Logger
+	embedded  bool
+	telemetry *telemetry.Telemetry // nil = off
+	metrics   http.Handler
+	closers   []func()
 }
 
 // Close closes everything in reverse order.
@@ -233,8 +239,14 @@ func openOnce(ctx context.Context, o Options) (_ *System, err error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { _ = s.Store.Close() })
+	if err := s.startTelemetry(ctx, o); err != nil {
+		return nil, err
+	}
 	if o.Logger != nil {
-		s.log = slog.New(s.Redactor.Handler(o.Logger.Handler()))
+		s.log = slog.New(s.Redactor.Handler(s.telemetry.Handler(o.Logger.Handler())))
+	}
+	if err := s.watch(); err != nil {
+		return nil, err
 	}
 	s.Vault = redact.NewVault(s.Redactor)
 	for name, value := range o.Secrets {

@@ -22,7 +22,7 @@ func (s *System) Projector() (*ledger.Projector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ledger.NewProjector(s.Store, s.Bus.Consumer(), feed, ledger.ProjectorConfig{Logger: s.log}), nil
+	return ledger.NewProjector(s.Store, s.Bus.Consumer(), s.telemetry.Feed(feed, s.Store.Events), ledger.ProjectorConfig{Logger: s.log}), nil
 }
 
 // Work runs a worker until ctx ends and then hands its runs over. cfg says what
