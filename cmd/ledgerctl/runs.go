@@ -13,7 +13,7 @@ import (
 
 func (a *app) runsCommand() *cobra.Command {
 	c := group("runs", "Lists runs, shows one, follows one")
-	c.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsTailCommand(), a.runsDeadCommand(), a.runsRequeueCommand())
+	c.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsTailCommand(), a.runsTraceCommand(), a.runsDeadCommand(), a.runsRequeueCommand())
 	return c
 }
 

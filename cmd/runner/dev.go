@@ -18,6 +18,7 @@ func (a *app) devCommand() *cobra.Command {
 		},
 	}
 	w.add(c)
+	a.addHealth(c.Flags())
 	w.prompts.add(c.Flags(), ".")
 	return c
 }

@@ -23,6 +23,7 @@ func (a *app) openSystem(ctx context.Context, log *slog.Logger, noWait bool) (*s
 		return nil, err
 	}
 	a.opts.Logger, a.opts.NoWait = log, noWait
+	a.opts.Telemetry = system.Telemetry{Environment: true, Prometheus: a.health != "", Service: "daybook"}
 	sys, err := system.Open(ctx, a.opts)
 	switch {
 	case err == nil:

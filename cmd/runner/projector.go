@@ -17,6 +17,7 @@ func (a *app) projectorCommand() *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return a.project(c.Context(), noWait) },
 	}
 	c.Flags().BoolVar(&noWait, "no-wait", false, noWaitUsage)
+	a.addHealth(c.Flags())
 	return c
 }
 
@@ -37,6 +38,11 @@ func (a *app) project(ctx context.Context, noWait bool) error {
 		return err
 	}
 	defer sys.Close()
+	stop, err := a.serveHealth(ctx, log, sys)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	p, err := sys.Projector()
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ type app struct {
 	secrets  []string
 	logLevel string
 	sealKey  string
+	health   string // address; empty = not served
 	in       io.Reader
 	out, err io.Writer
 	flags    *pflag.FlagSet // of the command that runs; set before it does

@@ -114,6 +114,11 @@ func (a *app) work(ctx context.Context, w *workerFlags, project bool) error {
 		return err
 	}
 	defer sys.Close()
+	stop, err := a.serveHealth(ctx, log, sys)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	cfg, err := k.open(ctx, sys)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ func (a *app) workerCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.work(c.Context(), &w, project) },
 	}
 	w.add(c)
+	a.addHealth(c.Flags())
 	w.prompts.add(c.Flags(), "")
 	c.Flags().BoolVar(&w.noWait, "no-wait", false, noWaitUsage)
 	c.Flags().BoolVar(&project, "project", false, "also run a projector in this process")

@@ -83,10 +83,10 @@ var packages = map[string]string{
 	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
 
-	"runtime":       "runtime/queue agents agents/... loops loops/singleshot loops/revise tools tools/policy model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
+	"runtime":       "runtime/queue agents agents/... loops loops/singleshot loops/revise tools tools/policy model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry internal/trace",
 	"runtime/queue": "ledger events redact internal/canonical internal/fault internal/telemetry",
 	// The parts as they ship, wired for whoever embeds Daybook; see docs/decisions/0005.
-	"runtime/system": "runtime runtime/queue ledger ledger/sqlstore ledger/postgres ledger/sqlite events events/jetstream model redact internal/embedded internal/fault",
+	"runtime/system": "runtime runtime/queue ledger ledger/sqlstore ledger/postgres ledger/sqlite events events/jetstream model redact internal/embedded internal/fault internal/telemetry",
 	// What tools keep in the ledger's database; see docs/decisions/0021.
 	"runtime/memorydb": "tools tools/memory tools/sharedmemory ledger ledger/sqlstore events redact internal/fault",
 	"runtime/shareddb": "tools tools/sharedmemory ledger ledger/sqlstore events redact",
@@ -106,7 +106,10 @@ var packages = map[string]string{
 	"internal/embedded":    "",
 	"internal/fault":       "",
 	"internal/strictyaml":  "",
-	"internal/telemetry":   "events redact",
+	"internal/telemetry":   "events redact internal/trace",
+	"internal/trace":       "events", // the record read as a trace; see docs/decisions/0030
+	// Receives what is sent, in tests.
+	"internal/telemetry/otlptest": "",
 	// A whole plant, its faults and its judge; see runner torture.
 	"internal/torture":          "runtime runtime/system agents tools tools/builtin model ledger events events/jetstream internal/testenv/pgserver internal/testenv/powercut internal/embedded",
 	"internal/testenv":          "internal/embedded internal/testenv/pgserver",
@@ -123,11 +126,11 @@ var packages = map[string]string{
 
 const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/sqlstore ledger/postgres ledger/sqlite " +
 	"events events/memory events/jetstream redact migrations " +
-	"internal/canonical internal/telemetry internal/embedded internal/fault internal/strictyaml internal/torture"
+	"internal/canonical internal/telemetry internal/trace internal/embedded internal/fault internal/strictyaml internal/torture"
 
 // forTests is what any test may import of this module, besides what its package
 // may: servers, and the adapters that stand in for the outside world.
-const forTests = "internal/testenv/... internal/embedded internal/fault internal/canonical " +
+const forTests = "internal/testenv/... internal/telemetry/otlptest internal/embedded internal/fault internal/canonical " +
 	"events/memory events/eventstest model/scripted model/modeltest tools/bogus tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest " +
 	"loops/singleshot loops/revise/... loops/script loops/loopstest ledger/ledgertest ledger/sqlite ledger/postgres ledger/sqlstore tools/builtin migrations"
 
@@ -144,10 +147,14 @@ var modules = map[string]string{
 	"modernc.org/sqlite":                "ledger/sqlite migrations",
 	"github.com/pressly/goose/v3":       "migrations",
 
-	"go.opentelemetry.io/otel":           spans,
-	"go.opentelemetry.io/otel/sdk":       "internal/telemetry",
-	"go.opentelemetry.io/otel/exporters": "internal/telemetry",
-	"go.opentelemetry.io/contrib":        "internal/telemetry",
+	"go.opentelemetry.io/otel":            spans,
+	"go.opentelemetry.io/otel/sdk":        "internal/telemetry",
+	"go.opentelemetry.io/otel/exporters":  "internal/telemetry",
+	"go.opentelemetry.io/contrib":         "internal/telemetry",
+	"go.opentelemetry.io/proto/otlp":      "internal/telemetry/otlptest",
+	"google.golang.org/grpc":              "internal/telemetry/otlptest",
+	"google.golang.org/protobuf":          "internal/telemetry/otlptest",
+	"github.com/prometheus/client_golang": "internal/telemetry",
 
 	"github.com/oklog/ulid/v2":                 "events",
 	"github.com/go-json-experiment/json":       "events redact internal/canonical",
@@ -195,7 +202,7 @@ const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/ra
 	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal"
 
 // conformance is what is test code although its files are not named _test.go.
-const conformance = "events/eventstest model/modeltest model/internal/wiretest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv internal/testenv/modelserver e2e/... bench/..."
+const conformance = "events/eventstest model/modeltest model/internal/wiretest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv internal/testenv/modelserver internal/telemetry/otlptest e2e/... bench/..."
 
 // maxLines is how long a file may be that nobody generated. Review asks for 400.
 const maxLines = 600

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/trace"
@@ -16,10 +17,20 @@ const maxRuns = 10000
 // History reads the events of a run from seq from on, in order.
 type History func(ctx context.Context, run events.RunID, from uint64, each func(events.Sealed) error) error
 
+// flushTimeout is how long a round of the feed waits for the collector to take its
+// spans, and flushPause how long no round waits after one was not taken in time.
+const (
+	flushTimeout = 2 * time.Second
+	flushPause   = 30 * time.Second
+)
+
 // Feed is a feed that also tells t what it publishes, after it is published: spans
-// and metrics are made in whatever process holds the feed, of every valid event
-// once; a worker that dies takes none with it. Safe for one publisher at a time,
-// as feeds are used. With t off it is next.
+// and metrics are made in whatever process holds the feed, of every valid event.
+// Publish returns once the collector has a round's spans, so that a process that is
+// killed takes none with it: the next holder tells again what was not marked as fed,
+// under the same ids. A collector that is away or slow is waited for 2 s in 30 s;
+// what does not fit its queue meanwhile is dropped. Safe for one publisher at a
+// time, as feeds are used. With t off it is next.
 func (t *Telemetry) Feed(next events.Feed, read History) events.Feed {
 	if t == nil || t.traces == nil && t.metrics == nil {
 		return next
@@ -35,6 +46,8 @@ type feed struct {
 	max    int
 	runs   map[events.RunID]*list.Element // of *trace.Fold by run
 	recent *list.List                     // most recent first
+	unsent int                            // spans since the last flush
+	again  time.Time                      // no flush before
 }
 
 type known struct {
@@ -53,7 +66,22 @@ func (f *feed) Publish(ctx context.Context, es ...events.Sealed) error {
 			f.t.log.WarnContext(ctx, "an event is missing from the trace of its run", "run", env.RunID, "seq", env.Seq, "error", err)
 		}
 	}
+	f.flush(ctx)
 	return nil
+}
+
+// flush waits for the collector, unless it was too slow a moment ago.
+func (f *feed) flush(ctx context.Context) {
+	if f.t.traces == nil || f.unsent == 0 || time.Now().Before(f.again) {
+		return
+	}
+	f.unsent = 0
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	if err := f.t.traces.ForceFlush(ctx); err != nil {
+		f.again = time.Now().Add(flushPause)
+		f.t.log.WarnContext(ctx, "the collector does not take spans; runs go on, spans are dropped once the queue is full", "again in", flushPause, "error", err)
+	}
 }
 
 // Close implements [events.Feed].
@@ -71,6 +99,7 @@ func (f *feed) tell(ctx context.Context, s events.Sealed) error {
 	for _, span := range fold.Apply(e) {
 		f.meters.count(&span)
 		f.t.send(span)
+		f.unsent++
 	}
 	if fold.Ended() {
 		f.forget(e.RunID)

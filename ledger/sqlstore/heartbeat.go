@@ -165,6 +165,9 @@ func (s *Store) VoidLeases(ctx context.Context) (int64, error) {
 		if err != nil {
 			return err
 		}
+		if _, err := tx.Exec(ctx, `DELETE FROM feed_lease`); err != nil {
+			return err
+		}
 		n, err = tx.Exec(ctx, `UPDATE runs SET lease_until = $1 WHERE lease_until > $1`, now)
 		return err
 	})

@@ -60,6 +60,17 @@ func (s *System) startTelemetry(ctx context.Context, o Options) (err error) {
 // [Telemetry].Prometheus was set.
 func (s *System) Metrics() http.Handler { return s.metrics }
 
+// Ready returns the server that is away, for people; empty if all are there.
+func (s *System) Ready(ctx context.Context) string {
+	if err := s.Store.Check(ctx); err != nil {
+		return "the database"
+	}
+	if _, err := s.Bus.Info(ctx); err != nil {
+		return "NATS"
+	}
+	return ""
+}
+
 func instance() string {
 	host, err := os.Hostname()
 	if err != nil {
