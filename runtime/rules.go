@@ -109,10 +109,11 @@ func depth(parent, root events.RunID) int {
 // calls that the ledger does not decide about.
 func checkRules(operator *rules.List, as []*agents.Agent, reg *tools.Registry) (errs []error) {
 	var all []rules.Tool
+	var names []string
 	for _, t := range reg.Tools() {
-		all = append(all, ruledTool(t.Definition()))
+		all, names = append(all, ruledTool(t.Definition())), append(names, t.Definition().Name)
 	}
-	for _, err := range operator.Check(all, nil) {
+	for _, err := range append(operator.CheckTypos(names), operator.CheckAsks(all)...) {
 		errs = append(errs, fmt.Errorf("%s: %w", operator.Source(), err))
 	}
 	for _, a := range as {
@@ -122,7 +123,7 @@ func checkRules(operator *rules.List, as []*agents.Agent, reg *tools.Registry) (
 				own = append(own, ruledTool(t.Definition()))
 			}
 		}
-		for _, err := range a.Policy.Check(own, nil) {
+		for _, err := range append(a.Policy.CheckNames(a.Tools), a.Policy.CheckAsks(own)...) {
 			where := fmt.Sprintf("agent %q", a.Name)
 			var f *rules.Fault
 			if errors.As(err, &f) && f.Line > 0 && a.Path != "" {

@@ -28,6 +28,7 @@ import (
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/bogus"
 	"github.com/daybookhq/daybook/tools/builtin"
+	"github.com/daybookhq/daybook/tools/policy"
 )
 
 // toolChild is the hidden command of processes that tools start; see [shelf.Child].
@@ -53,6 +54,7 @@ type kit struct {
 	models map[string]model.Model
 	agents []*agents.Agent
 	layers []prompt.Layer // that all agents have
+	rules  *policy.List   // the operator's
 }
 
 // flagTool is a tool that a flag registers.
@@ -71,12 +73,27 @@ func (a *app) outfit(ctx context.Context, w *workerFlags) (k *kit, err error) {
 		k.layers, err = a.promptLayers(w)
 	}
 	if err == nil {
+		k.rules, err = w.operatorRules()
+	}
+	if err == nil {
 		k.agents, err = k.loadAgents(slices.Collect(maps.Keys(k.models)), k.names(), k.shelf.Namespaces())
 	}
 	if err != nil {
 		return nil, errors.Join(err, k.shelf.Close(context.WithoutCancel(ctx)))
 	}
 	return k, nil
+}
+
+// operatorRules reads --policy-file.
+func (w *workerFlags) operatorRules() (*policy.List, error) {
+	if w.policyFile == "" {
+		return nil, nil
+	}
+	f, err := policy.Load(w.policyFile)
+	if err != nil {
+		return nil, usagef("--policy-file: %w", err)
+	}
+	return f.List, nil
 }
 
 func (a *app) promptLayers(w *workerFlags) ([]prompt.Layer, error) {
@@ -132,7 +149,7 @@ func (k *kit) open(ctx context.Context, sys *system.System) (runtime.Config, err
 	w := k.w
 	cfg := runtime.Config{
 		Name: w.name, Queues: w.queues, Concurrency: w.concurrency, LeaseTTL: w.ttl, Sweep: w.sweep, ShutdownGrace: w.grace,
-		Models: k.models, Prices: w.table, Roles: w.roles, Tools: new(tools.Registry), Agents: k.agents,
+		Models: k.models, Prices: w.table, Roles: w.roles, Tools: new(tools.Registry), Agents: k.agents, Policy: k.rules,
 	}
 	if _, err := k.shelf.Connect(ctx, sys.Redactor, sys.Vault); err != nil {
 		return cfg, err

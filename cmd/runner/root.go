@@ -85,7 +85,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; submit --wait has more. What happened
 	f.StringSliceVar(&a.secrets, "secret", nil, "secret as NAME=FILE: redacted everywhere, and handed to tools for secret://NAME (repeatable) (DAYBOOK_SECRETS)")
 	f.StringVar(&a.sealKey, "seal-key", "", "file with 32 bytes in hex or base64: exact results of destructive tools are kept encrypted under it (DAYBOOK_SEAL_KEY_FILE)")
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error (DAYBOOK_LOG_LEVEL)")
-	c.AddCommand(a.devCommand(), a.workerCommand(), a.projectorCommand(), a.submitCommand(), a.toolsCommand(), a.demoCommand(), a.demoChildCommand(),
+	c.AddCommand(a.devCommand(), a.workerCommand(), a.projectorCommand(), a.submitCommand(), a.toolsCommand(), a.policyCommand(), a.demoCommand(), a.demoChildCommand(),
 		a.tortureCommand(), a.tortureChildCommand())
 	return c
 }

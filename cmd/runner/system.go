@@ -19,6 +19,7 @@ type workerFlags struct {
 	prompts      promptFlags
 	tools        string
 	policies     []string
+	policyFile   string
 	modelConfig  string
 	model        string // of every agent; empty: what its file says
 	prices       []string
@@ -45,6 +46,7 @@ func (w *workerFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	w.addShelf(f)
 	f.StringSliceVar(&w.policies, "policy", nil, "scripted model as NAME=FILE: agents use it as model scripted/NAME; repeatable, or with commas (DAYBOOK_POLICIES)")
+	f.StringVar(&w.policyFile, "policy-file", "", "file with rules that allow, deny or ask about the calls of all agents, beside their own; see runner policy (DAYBOOK_POLICY_FILE)")
 	f.StringVar(&w.modelConfig, "model-config", "", modelConfigUsage)
 	f.StringVar(&w.model, "model", "", modelUsage)
 	f.StringSliceVar(&w.prices, "prices", nil, "price file put upon the table that ships, later ones upon earlier ones: repeatable, or with commas; see ledgerctl prices (DAYBOOK_PRICES)")

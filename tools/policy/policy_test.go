@@ -287,9 +287,9 @@ func TestCheck(t *testing.T) {
 		{[]policy.Rule{{When: `tool.name == "refnd"`, Then: policy.Deny, Because: "x"}}, `did you mean "refund"`},
 		{[]policy.Rule{{When: `tool.name in ["refund", "wire"]`, Then: policy.Deny, Because: "x"}}, `there is no tool "wire", so this guards nothing; there are check_refund, refund, tag`},
 		{[]policy.Rule{{When: "tool.name == \"ref\u0443nd\"", Then: policy.Deny, Because: "x"}}, `so this guards nothing`}, // a Cyrillic u
-		{[]policy.Rule{{When: `tool.name == "mcp__pay"`, Then: policy.Deny, Because: "x"}}, ""},
 	} {
-		errs := policy.Must("x", tt.rules...).Check(ts, []string{"mcp__"})
+		l, names := policy.Must("x", tt.rules...), []string{"refund", "check_refund", "tag"}
+		errs := append(l.CheckNames(names), l.CheckAsks(ts)...)
 		got := errors.Join(errs...)
 		if (got == nil) != (tt.want == "") || got != nil && !strings.Contains(got.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.rules, got, tt.want)

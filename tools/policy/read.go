@@ -38,7 +38,7 @@ func Parse(name string, text []byte) (*File, error) {
 	if !m.Has("rules") {
 		m.Fault("rules", `missing; write a list of rules ("- when: …" lines)`)
 	}
-	out.List = Read(m, "rules", "the policy file")
+	out.List = Read(m, "rules", "the operator's policy")
 	out.Cases = ReadCases(m, "tests")
 	m.Done("a policy file")
 	if err := f.Err(); err != nil {
@@ -104,19 +104,22 @@ func addFaults(m *strictyaml.Map, key string, maps []*strictyaml.Map, rules []Ru
 	}
 }
 
-// Check finds rules of l that are about tools that there are not, and rules that
-// ask about calls that nobody can be asked about. tools are all that there are;
-// names that begin with one of namespaces are not checked. It returns [*Fault]s.
-func (l *List) Check(tools []Tool, namespaces []string) (errs []error) {
-	if l == nil {
-		return nil
+// Names are the names that rules compare that of the tool with.
+func (l *List) Names() []string {
+	var all []string
+	if l != nil {
+		for _, c := range l.conds {
+			all = append(all, c.tools...)
+		}
 	}
-	names := make([]string, len(tools))
-	for i, t := range tools {
-		names[i] = t.Name
-	}
-	errs = l.CheckNames(names, namespaces)
-	for i, r := range l.rules {
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// CheckAsks finds rules that ask about calls that nobody can be asked about, of
+// tools, in [*Fault]s.
+func (l *List) CheckAsks(tools []Tool) (errs []error) {
+	for i, r := range l.Rules() {
 		if r.Then != Ask {
 			continue
 		}
@@ -137,20 +140,28 @@ func (l *List) Check(tools []Tool, namespaces []string) (errs []error) {
 	return errs
 }
 
-// CheckNames is the part of Check for which names are enough.
-func (l *List) CheckNames(names, namespaces []string) (errs []error) {
+// CheckNames finds rules about tools that are none of names, in [*Fault]s.
+func (l *List) CheckNames(names []string) []error { return l.checkNames(names, false) }
+
+// CheckTypos finds rules about tools that are none of names and look like one of
+// them: of rules for many workers, which don't all have the same tools.
+func (l *List) CheckTypos(names []string) []error { return l.checkNames(names, true) }
+
+func (l *List) checkNames(names []string, near bool) (errs []error) {
 	if l == nil {
 		return nil
 	}
 	for i, c := range l.conds {
 		for _, t := range c.tools {
-			if slices.Contains(names, t) || slices.ContainsFunc(namespaces, func(n string) bool { return strings.HasPrefix(t, n) }) {
+			like := strictyaml.Nearest(t, names)
+			if slices.Contains(names, t) || near && like == "" {
 				continue
 			}
 			want := "there are " + some(names)
-			if near := strictyaml.Nearest(t, names); near != "" {
-				want = fmt.Sprintf("did you mean %q?", near)
-			} else if len(names) == 0 {
+			switch {
+			case like != "":
+				want = fmt.Sprintf("did you mean %q?", like)
+			case len(names) == 0:
 				want = "there are none"
 			}
 			errs = append(errs, &Fault{Rule: i + 1, Line: l.rules[i].Line, Field: "when", Message: fmt.Sprintf("there is no tool %q, so this guards nothing; %s", t, want)})
