@@ -38,6 +38,7 @@ const (
 	ParkAuditBehind     ParkReason = "audit_behind"      // the record of earlier effects
 	ParkNoCapableWorker ParkReason = "no_capable_worker" // a worker that has the run's tools
 	ParkHandover        ParkReason = "handover"          // any worker: the last one shut down
+	ParkDiverged        ParkReason = "diverged"          // a worker with code that fits the run's history
 	ParkPaused          ParkReason = "paused"            // whoever paused the run, or its tool, to resume it
 )
 

@@ -22,12 +22,33 @@ type DivergedError struct {
 	Seq  uint64 // of the step that is recorded
 	// Recorded and Asked are words for a person. They hold what the code wrote, not redacted.
 	Recorded, Asked string
+	// Where they begin to differ, if they are long; empty otherwise.
+	Where string
+}
+
+// Diverge is the error for code that asks for something else than the step recorded.
+func Diverge(loop string, p *Planned, asked events.StepPlanned) *DivergedError {
+	return &DivergedError{Loop: loop, Step: p.Step, Seq: p.Seq, Recorded: DescribeStep(p.StepPlanned), Asked: DescribeStep(asked), Where: differ(p.Text, asked.Text)}
+}
+
+// differ says where two texts begin to differ. It quotes the recorded one alone,
+// which is redacted: a piece of the other may be half a secret.
+func differ(recorded, asked string) string {
+	if len(recorded) <= maxShort && len(asked) <= maxShort || recorded == "" || asked == "" {
+		return ""
+	}
+	n := 0
+	for n < len(recorded) && n < len(asked) && recorded[n] == asked[n] {
+		n++
+	}
+	from, to := max(n-30, 0), min(n+30, len(recorded))
+	return fmt.Sprintf(" (they begin to differ in line %d, where %q is recorded)", 1+strings.Count(recorded[:n], "\n"), strings.ToValidUTF8(recorded[from:to], ""))
 }
 
 func (e *DivergedError) Error() string {
-	return fmt.Sprintf("script %q diverged at step %d: recorded at seq %d is %s; the code now asks for %s. "+
+	return fmt.Sprintf("script %q diverged at step %d: recorded at seq %d is %s; the code now asks for %s%s. "+
 		"Nothing was done. Roll the code back, or keep the old way for runs that have passed here (Script.Patched): the run then goes on",
-		e.Loop, e.Step, e.Seq, e.Recorded, e.Asked)
+		e.Loop, e.Step, e.Seq, e.Recorded, e.Asked, e.Where)
 }
 
 // SameStep reports whether code asks for the step that is recorded. What was
@@ -84,10 +105,12 @@ func describePlannedCall(c events.ToolCall) string {
 	return fmt.Sprintf("a call of %s %s", c.Name, short(string(c.Arguments)))
 }
 
+const maxShort = 300
+
 // short is a text, or what tells it from others. It is never cut: half a secret is
 // not found by a redactor.
 func short(s string) string {
-	if len(s) <= 300 {
+	if len(s) <= maxShort {
 		if strings.HasPrefix(s, "{") {
 			return s
 		}

@@ -165,7 +165,7 @@ func (r *rehearsal) call(seq uint64, id events.CallID) {
 // runtime parked for, the run was not at its end.
 func (r *rehearsal) parked(seq uint64, p events.RunParked) {
 	h := r.h
-	if len(h.InDoubt()) > 0 || len(h.OpenCalls()) > 0 || h.CancelRequested() != nil {
+	if len(h.InDoubt()) > 0 || len(h.OpenCalls()) > 0 || h.CancelRequested() != nil || p.Reason == events.ParkDiverged {
 		return
 	}
 	r.want(seq, "wait for "+string(p.Reason), func(s Step) bool {

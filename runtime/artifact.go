@@ -79,6 +79,7 @@ func (s *session) judge(ctx context.Context, step loops.CheckArtifact, out *even
 	out.Bytes = int64(len(v.content))
 	var issues []events.ArtifactIssue // of those that accept: notes
 	metadata := map[string]json.RawMessage{}
+	out.OK = len(step.Validators) == 0 // nobody refuses it
 	for _, name := range step.Validators {
 		verdict, fail := s.validate(ctx, at, name, v.value)
 		switch {

@@ -17,6 +17,10 @@ import (
 // something that no event can hold. Stored; never renamed.
 const kindUnrecordable = "step_unrecordable"
 
+// divergedRecheck is how often a run whose script has diverged is looked at: code
+// that fits may be there.
+const divergedRecheck = time.Minute
+
 // openLoop makes a loop that is code ready to decide; it is closed with the session.
 func (s *session) openLoop(l loops.Loop) {
 	s.loop = l

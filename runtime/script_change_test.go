@@ -45,7 +45,7 @@ func TestDivergedRunIsParkedAndGoesOnWithTheOldCode(t *testing.T) {
 	w.loop = coded(1, payThenWait("another "))
 	changed := w.start()
 	w.signal(id)
-	r := w.parkedFor(id, events.ParkNoCapableWorker)
+	r := w.parkedFor(id, events.ParkDiverged)
 	for _, want := range []string{
 		`script "coded" diverged at step 1: recorded at seq 4 is a call of pay {"text":"ch_1"}; the code now asks for a call of pay {"text":"another ch_1"}. Nothing was done.`, "Roll the code back",
 	} {

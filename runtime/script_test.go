@@ -51,7 +51,11 @@ func settle(s *script.Script, in order) (any, error) {
 		return nil, paid.Err()
 	}
 	last, err := s.Model(script.Ask{Text: "sum up", Tools: true})
-	return []any{judged.Text, both[0].Text, both[1].Text, v.OK, v.Revision, paid.Text, last.Text}, err
+	if err != nil {
+		return nil, err
+	}
+	notes, err := s.Artifact(script.Artifact{Name: "notes", Value: last.Text}) // nobody judges it
+	return []any{judged.Text, both[0].Text, both[1].Text, v.OK, v.Revision, paid.Text, last.Text, notes.OK}, err
 }
 
 // judge answers what settle asks, from what it is shown alone.
@@ -140,7 +144,7 @@ func TestScriptGoesThroughTheWholeSystem(t *testing.T) {
 	r := w.submit(order{"ch_1"})
 	w.signal(r.ID)
 	r = w.wait(r.ID, false)
-	want := `["justified: judge said ch_1","from the child","now",true,1,"paid","3 messages"]`
+	want := `["justified: judge said ch_1","from the child","now",true,1,"paid","3 messages",true]`
 	if r.State != ledger.Finished || r.StoppedBy != events.StoppedByFinish || string(r.Result) != want || p.effects() != 1 {
 		t.Fatalf("run = %s %s %s %s, %d effects\n%s", r.State, r.StoppedBy, r.Result, r.Error, p.effects(), w.story(r.ID))
 	}

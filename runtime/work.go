@@ -159,7 +159,8 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 	case err != nil && ctx.Err() != nil:
 		return true, context.Cause(ctx)
 	case errors.As(err, &diverged):
-		return true, fmt.Errorf("%w: %w", err, errUnworkable)
+		s.log.Error("the code of the run's script is not the one that made its history", "error", s.w.cfg.Redactor.Error(err))
+		return true, s.park(ctx, events.RunParked{Reason: events.ParkDiverged, Detail: cut(s.w.cfg.Redactor.Error(err).Error(), maxDetail)}, divergedRecheck)
 	case err != nil:
 		return true, s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop", Message: err.Error()}, Turns: s.hist.Turn()})
 	}

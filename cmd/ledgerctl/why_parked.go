@@ -42,6 +42,9 @@ func (a *app) whyParked(ctx context.Context, st ledger.Store, e *explanation, r 
 	case events.ParkNoCapableWorker:
 		e.say("Start a worker that has agent %s and its tools (runner worker -h)%s.", r.Agent, with(": ", strings.Join(r.Requires, ", ")))
 	}
+	if r.ParkReason == events.ParkDiverged {
+		e.say("No code of it ran, so nothing is lost: deploy code that asks for what is recorded, and a worker goes on with it.")
+	}
 	if !r.HeldAt.IsZero() {
 		if r.ParkReason != events.ParkPaused {
 			e.say("Besides, it is paused: whatever comes in, no worker takes it.")
@@ -68,6 +71,7 @@ func parkWords(p events.ParkReason) string {
 		events.ParkAsyncTool:       "whoever completes one of its calls",
 		events.ParkAuditBehind:     "the record of earlier effects to catch up: check that a projector runs",
 		events.ParkNoCapableWorker: "a worker that has its tools",
+		events.ParkDiverged:        "a worker whose code is that of the run: its script has been changed",
 		events.ParkHandover:        "any worker: the last one shut down",
 		events.ParkPaused:          "whoever paused it, or its tool, to let it go on",
 	}[p]

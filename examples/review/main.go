@@ -61,6 +61,9 @@ func supervise(ctx context.Context, self string, args []string, o order, out io.
 		if err == nil {
 			break
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || d.when == "" {
 			return fmt.Errorf("worker: %w", err)

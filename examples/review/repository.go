@@ -69,7 +69,9 @@ func (r *repository) tools() (*tools.Registry, error) {
 		return nil, err
 	}
 	rate, err := tools.New(def("error_rate", "Says how many requests have failed since a merge.", tools.Readonly),
-		func(context.Context, *tools.Invocation, struct{}) (string, error) { return "2 of 1,000 requests; 9 before", nil })
+		func(context.Context, *tools.Invocation, struct{}) (string, error) {
+			return "2 of 1,000 requests; 9 before", nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +79,9 @@ func (r *repository) tools() (*tools.Registry, error) {
 	for _, verb := range []string{"merge", "revert"} {
 		d := def(verb, "Changes what runs in production.", tools.Destructive)
 		d.Recovery = tools.Keyed(24 * time.Hour)
-		t, err := tools.New(d, func(_ context.Context, in *tools.Invocation, a about) (string, error) { return r.act(verb, a.Change, in.OpKey) })
+		t, err := tools.New(d, func(_ context.Context, in *tools.Invocation, a about) (string, error) {
+			return r.act(verb, a.Change, in.OpKey)
+		})
 		if err != nil {
 			return nil, err
 		}

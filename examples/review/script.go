@@ -44,7 +44,11 @@ func review(s *script.Script, in change) (any, error) {
 	if !verdict.Approve {
 		return nil, script.Decline(verdict.Why)
 	}
-	if _, err := s.Artifact(script.Artifact{Name: "review", Value: verdict}); err != nil {
+	kept, err := s.Artifact(script.Artifact{Name: "review", Value: verdict})
+	if err == nil {
+		err = kept.Err()
+	}
+	if err != nil {
 		return nil, err
 	}
 

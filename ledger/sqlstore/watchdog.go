@@ -26,6 +26,7 @@ var awaited = map[events.ParkReason]string{
 	events.ParkSignal:          anybody, // it can come at any time
 	events.ParkAsyncTool:       openHandoff,
 	events.ParkNoCapableWorker: anybody,
+	events.ParkDiverged:        anybody, // who rolls the code back
 	events.ParkPaused:          anybody, // a person
 }
 

@@ -64,6 +64,10 @@ func TestDivergencesInWords(t *testing.T) {
 			look(s, in)
 			return s.Model(script.Ask{Text: strings.Repeat("why? ", 100)})
 		}},
+		{"a longer question", func(s *script.Script, in claim) (any, error) {
+			look(s, in)
+			return s.Model(script.Ask{Text: "Is it justified?" + strings.Repeat("\nwhy? ", 100)})
+		}},
 		{"another time", func(s *script.Script, in claim) (any, error) { look(s, in); ask(s); s.Sleep(2e9); return nil, nil }},
 		{"an artifact", func(s *script.Script, in claim) (any, error) {
 			look(s, in)

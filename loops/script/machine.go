@@ -179,7 +179,7 @@ func (m *machine) resolve(h *loops.History) (*loops.Planned, loops.Step, error) 
 	}
 	p := recorded[m.pos]
 	if !loops.SameStep(p.StepPlanned, m.req) {
-		return nil, nil, m.diverged(p, loops.DescribeStep(m.req))
+		return nil, nil, loops.Diverge(m.loop.cfg.Name, p, m.req)
 	}
 	if !p.Done {
 		return nil, h.Continue(), nil
@@ -208,16 +208,13 @@ func (m *machine) patch(recorded []*loops.Planned) (next int, ok bool) {
 	return 0, false
 }
 
-func (m *machine) diverged(p *loops.Planned, asked string) error {
-	return &loops.DivergedError{Loop: m.loop.cfg.Name, Step: p.Step, Seq: p.Seq, Recorded: loops.DescribeStep(p.StepPlanned), Asked: asked}
-}
-
 // conclude is the end of the run, unless the record goes on.
 func (m *machine) conclude(h *loops.History) (loops.Step, error) {
 	stop, words := m.ending()
 	recorded := h.Planned()
 	if n := m.beyondPatches(recorded); n < len(recorded) {
-		return nil, m.diverged(recorded[n], words)
+		p := recorded[n]
+		return nil, &loops.DivergedError{Loop: m.loop.cfg.Name, Step: p.Step, Seq: p.Seq, Recorded: loops.DescribeStep(p.StepPlanned), Asked: words}
 	}
 	return stop, nil
 }
