@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ type approvalView struct {
 	Reason    string               `json:"reason,omitempty"`
 	DecidedAt time.Time            `json:"decided_at,omitzero"`
 	UsedAt    time.Time            `json:"consumed_at,omitzero"`
+	// Chain are the runs that the call is made for, the first one first, and its own.
+	Chain []chainView `json:"chain,omitempty"`
 }
 
 func newApprovalView(a ledger.Approval) approvalView {
@@ -42,6 +45,16 @@ func newApprovalView(a ledger.Approval) approvalView {
 		Why: a.Why, TaintBy: a.TaintBy, Rule: a.Rule, Digest: a.Digest, CreatedAt: a.CreatedAt, ExpiresAt: a.ExpiresAt,
 		DecidedBy: a.By, Role: a.Role, Reason: a.Reason, DecidedAt: a.DecidedAt, UsedAt: a.ConsumedAt,
 	}
+}
+
+// askedBy names the agents that a call is made for, the first one first; empty for a
+// run that works for nobody.
+func (v approvalView) askedBy() string {
+	names := make([]string, len(v.Chain))
+	for i, c := range v.Chain {
+		names[i] = c.Agent
+	}
+	return strings.Join(names, " → ")
 }
 
 func (a *app) approvalsCommand() *cobra.Command {
@@ -100,12 +113,23 @@ func (a *app) approvals(c *cobra.Command, args []string, st ledger.Store, f ledg
 	views := make([]approvalView, len(as))
 	for i, ap := range as {
 		views[i] = newApprovalView(ap)
+		on, err := chain(ctx, st, ap.Run)
+		if err != nil {
+			return err
+		}
+		if len(on) > 1 {
+			views[i].Chain = on
+		}
 	}
 	none := "nothing waits for an approval"
 	if !f.Open {
 		none = "no approvals"
 	}
-	if err := list(a, views, a.approvalColumns(!f.Open), none); err != nil {
+	cols := a.approvalColumns(!f.Open)
+	if a.output == formatCSV || slices.ContainsFunc(views, func(v approvalView) bool { return len(v.Chain) > 0 }) {
+		cols = append(cols, column[approvalView]{name: "asked_by", keep: true, text: approvalView.askedBy})
+	}
+	if err := list(a, views, cols, none); err != nil {
 		return err
 	}
 	if a.output == formatTable && len(views) > 0 && f.Open {

@@ -25,19 +25,24 @@ type runReport struct {
 	Pending    []factView           `json:"pending"`
 	// Related are the other attempts, the origin, children and forks of the run.
 	Related []relativeView `json:"related"`
-	cut     bool           // there are more events
+	// WithChildren is what the run cost with all runs below it; nil = there are none.
+	WithChildren *dollars `json:"cost_with_children,omitempty"`
+	withChildren ledger.CostRow
+	cut          bool // there are more events
 }
 
 func (a *app) runsShowCommand() *cobra.Command {
 	var p page
 	var f transcriptFlags
+	var tree bool
 	c := &cobra.Command{
 		Use:   "show RUN",
 		Short: "Shows a run: its state, related runs, timeline, model calls, tool calls and what is pending",
 		Long: `Shows a run: its state, related runs, timeline, model calls, tool calls and what is pending.
 With --transcript it is told as a conversation instead, with what each turn cost: what
 was asked and answered, what tools were called with and gave, what was handed back, in
-doubt, approved or waited for, who took over. Its totals are those of ledgerctl costs.`,
+doubt, approved or waited for, who took over. Its totals are those of ledgerctl costs.
+With --tree it is the runs that work for it, and for those, with state and cost.`,
 		Example: `  ledgerctl runs show 01KF2M4T00ZV5S9Q3E8R7W6X5Y
   ledgerctl runs show 7W6X5Y -o json | jq .totals
   ledgerctl runs show 7W6X5Y --transcript | less -R
@@ -47,6 +52,9 @@ doubt, approved or waited for, who took over. Its totals are those of ledgerctl 
 			if err := f.check(); err != nil {
 				return err
 			}
+			if tree {
+				return a.runsTree(c, args)
+			}
 			if f.on {
 				return a.runsTranscript(c, args, f)
 			}
@@ -54,6 +62,7 @@ doubt, approved or waited for, who took over. Its totals are those of ledgerctl 
 		},
 	}
 	c.Flags().BoolVar(&f.on, "transcript", false, "as a conversation, with what each turn cost")
+	c.Flags().BoolVar(&tree, "tree", false, "the runs that work for it, with state and cost")
 	c.Flags().BoolVar(&f.prompt, "prompt", false, "with --transcript: the system prompt too")
 	c.Flags().BoolVar(&f.full, "full", false, "with --transcript: arguments and results to their end")
 	c.Flags().IntVar(&p.limit, "limit", 200, fmt.Sprintf("events of the timeline at most, up to %d", maxPage))
@@ -153,8 +162,43 @@ func (a *app) runReport(ctx context.Context, st ledger.Store, s ledger.Summary, 
 	for _, f := range fs {
 		r.Pending = append(r.Pending, newFactView(f))
 	}
-	r.Related, err = a.related(ctx, st, s.Run)
-	return r, err
+	if r.Related, err = a.related(ctx, st, s.Run); err != nil {
+		return r, err
+	}
+	return r, r.costChildren(ctx, st)
+}
+
+// costChildren puts to each child what it cost with all below it, and sums them up.
+func (r *runReport) costChildren(ctx context.Context, st ledger.Store) error {
+	if !slices.ContainsFunc(r.Related, func(v relativeView) bool { return v.Relation == "child" }) {
+		return nil
+	}
+	all, err := st.Costs(ctx, ledger.CostFilter{Run: r.Run, Lineage: true})
+	if err != nil {
+		return err
+	}
+	for _, row := range all {
+		r.withChildren = addCosts(r.withChildren, row)
+	}
+	total := rowCost(r.withChildren)
+	r.WithChildren = &total
+	for i := range r.Related {
+		v := &r.Related[i]
+		if v.Relation != "child" {
+			continue
+		}
+		rows, err := st.Costs(ctx, ledger.CostFilter{Run: v.Run, Lineage: true})
+		if err != nil {
+			return err
+		}
+		var own ledger.CostRow
+		for _, row := range rows {
+			own = addCosts(own, row)
+		}
+		cost := rowCost(own)
+		v.Cost, v.cost = &cost, costWords(own)
+	}
+	return nil
 }
 
 // maxChain is how many attempts before and after a run are shown.
@@ -241,6 +285,9 @@ func (a *app) printReport(r runReport) error {
 		if err := table(a.out, a.term, r.Related, relatedColumns()); err != nil {
 			return err
 		}
+		if r.WithChildren != nil {
+			fmt.Fprintf(a.out, "with its children the run cost %s\n", costWords(r.withChildren))
+		}
 	}
 	if len(r.Prompt) > 0 {
 		a.section("prompt")
@@ -294,6 +341,7 @@ func relatedColumns() []column[relativeView] {
 		{name: "attempt", right: true, text: func(v relativeView) string { return strconv.Itoa(v.Attempt) }},
 		{name: "agent", text: func(v relativeView) string { return v.Agent }},
 		{name: "state", keep: true, text: func(v relativeView) string { return string(v.State) }, style: func(v relativeView) style { return stateStyle(string(v.State)) }},
+		{name: "cost", keep: true, right: true, mixed: true, text: func(v relativeView) string { return v.cost }},
 		{name: "what", want: 24, text: func(v relativeView) string { return v.how }},
 	}
 }

@@ -120,11 +120,16 @@ type relativeView struct {
 	Worker   string            `json:"worker,omitempty"`
 	Attempt  int               `json:"attempt,omitempty"`
 	Error    string            `json:"error,omitempty"`
-	how      string
+	// Cost is of a child in a run's report: with all runs below it.
+	Cost      *dollars `json:"cost,omitempty"`
+	how, cost string
 }
 
 func (a *app) relative(relation string, r ledger.Run) relativeView {
-	return relativeView{relation, r.ID, r.Agent, r.State, r.ParkReason, r.Worker, r.Attempt, r.Error, a.howEnded(r)}
+	return relativeView{
+		Relation: relation, Run: r.ID, Agent: r.Agent, State: r.State, WaitsFor: r.ParkReason, Worker: r.Worker, Attempt: r.Attempt, Error: r.Error,
+		how: a.howEnded(r),
+	}
 }
 
 // whyChildren names the child runs that did not finish, and says whom the run

@@ -47,7 +47,7 @@ func (a *app) whyHandoff(ctx context.Context, st ledger.Store, e *explanation, h
 		}
 		e.say("%s waits since %s for child run %s of agent %s, which %s; %s.", call, a.since(h.CreatedAt), h.Child, c.Agent, a.howEnded(c), a.until(h))
 		e.next(a.command("why", h.Child.String()), "more about that child")
-		return nil
+		return a.whyBelow(ctx, st, e, c, 1)
 	}
 	e.say("%s was handed off at %s: somebody outside does the work and says what became of it, with token %s; %s.", call, a.since(h.CreatedAt), h.Token, a.until(h))
 	e.next(a.command("complete", h.Token.String(), "--result", "TEXT"), "if it is done")
