@@ -105,11 +105,14 @@ func costWords(r ledger.CostRow) string {
 }
 
 func printTree(w io.Writer, n *treeNode, first, rest string) {
-	words := []string{n.Run.String(), n.Agent, string(n.State)}
-	if n.how != "" && n.how != string(n.State) {
-		words[2] = n.how
+	state := string(n.State)
+	if n.WaitsFor != "" {
+		state += " for " + string(n.WaitsFor)
 	}
-	fmt.Fprintf(w, "%s%s · %s\n", first, strings.Join(words, " "), costWords(n.costs))
+	if n.Error != "" {
+		state += ": " + firstOf(n.Error)
+	}
+	fmt.Fprintf(w, "%s%s %s · %s · %s\n", first, n.Run, n.Agent, costWords(n.costs), state)
 	for i, c := range n.Children {
 		branch, below := "├─ ", "│  "
 		if i == len(n.Children)-1 {
@@ -117,6 +120,15 @@ func printTree(w io.Writer, n *treeNode, first, rest string) {
 		}
 		printTree(w, c, rest+branch, rest+below)
 	}
+}
+
+// firstOf is the beginning of a text that would make a line of a tree too long.
+func firstOf(text string) string {
+	const most = 60
+	if r := []rune(text); len(r) > most {
+		return strings.TrimSpace(string(r[:most])) + ellipsis
+	}
+	return text
 }
 
 // chain are the runs that a run works for, the first one first, and itself.
