@@ -64,6 +64,9 @@ type Agent struct {
 	PolicyTests []policy.Case
 	// ApprovalTimeout is how long a person may take; zero means a day.
 	ApprovalTimeout time.Duration
+	// Compaction says when and how a transcript is compacted; nil = never. Its Window
+	// may be left to the price table of the worker.
+	Compaction *events.Compaction
 	// Retry says how often a run is tried that an error stops.
 	Retry  Retry
 	Prompt string // without white space around it
@@ -125,11 +128,13 @@ func (a *Agent) Hash() events.Hash {
 		Fallbacks   []string            `json:"fallbacks,omitempty"`
 		Policy      []events.PolicyRule `json:"policy,omitempty"`
 
+		Compaction *events.Compaction `json:"compaction,omitempty"`
+
 		Agents []hashedCallee  `json:"agents,omitempty"`
 		Input  json.RawMessage `json:"input,omitempty"`
 	}{
 		a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint,
-		a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules, a.callees(), a.Input,
+		a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules, a.Compaction, a.callees(), a.Input,
 	})
 	if err != nil {
 		// Only text that is not UTF-8 and options that are not JSON fail, and Parse lets none in.

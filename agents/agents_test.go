@@ -107,6 +107,7 @@ func TestHash(t *testing.T) {
 		{"the time to approve", "loop:", "approval_timeout: 1h\nloop:", false},
 		{"the prompt", "no instruction", "an instruction", false},
 		{"the loop in fields", "loop: singleshot", "loop: { strategy: singleshot }", true},
+		{"a compaction", "loop:", "compaction: { keep: 3 }\nloop:", false},
 		{"an option of the loop", "loop: singleshot", "loop: { strategy: singleshot, n: 1 }", false},
 	}
 	for _, tt := range tests {
@@ -222,5 +223,18 @@ func TestChainOfModels(t *testing.T) {
 	}
 	if a := parse("default", known); a.Model != "default" {
 		t.Errorf("role %q", a.Model)
+	}
+}
+
+func TestCompaction(t *testing.T) {
+	for text, want := range map[string]events.Compaction{
+		"compaction: {}": {At: 80, Keep: 6, With: "summary"},
+		"compaction: { at: 60%, keep: 2, with: observations, model: small, window: 32000 }": {At: 60, Keep: 2, With: "observations", Model: "small", Window: 32000},
+		"compaction: { with: cut }": {At: 80, Keep: 6, With: "cut"},
+	} {
+		a, err := agents.Loader{Models: []string{"m", "small"}}.Parse("x", []byte("---\nname: a\nmodel: m\n"+text+"\n---\nPrompt.\n"))
+		if err != nil || a.Compaction == nil || *a.Compaction != want {
+			t.Errorf("%s: %+v, %v", text, a, err)
+		}
 	}
 }

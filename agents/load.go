@@ -209,6 +209,7 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 		}
 		rm.Done("retry")
 	}
+	l.readCompaction(m, a)
 	m.Done("an agent")
 	return a
 }

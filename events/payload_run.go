@@ -143,6 +143,8 @@ type RunStarted struct {
 	// PromptLayers are what the prompt was composed of, lowest first; nil = of the
 	// agent's own text alone.
 	PromptLayers []PromptLayer `json:"prompt_layers,omitempty"`
+	// Compaction is nil for a run whose transcript is never compacted.
+	Compaction *Compaction `json:"compaction,omitempty"`
 }
 
 // PromptLayer is one layer of a composed prompt. The texts stand in the prompt.

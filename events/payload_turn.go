@@ -43,6 +43,10 @@ type ModelCallStarted struct {
 	Tools []string `json:"tools"`
 	// Endpoint is the one of a pool that is asked; empty = the model has but one.
 	Endpoint string `json:"endpoint,omitempty"`
+	// Purpose is what the call is for, other than the turn's answer; empty = that.
+	Purpose string `json:"purpose,omitempty"`
+	// Compacts is the part of the transcript that a compaction is of.
+	Compacts *Span `json:"compacts,omitempty"`
 }
 
 // Usage counts tokens as billed. Input is uncached input for every provider.
@@ -131,6 +135,8 @@ type ModelCallFinished struct {
 	Cost      *PicoUSD `json:"cost,omitempty"`
 	Rates     *Rates   `json:"rates,omitempty"`
 	LatencyMS int64    `json:"latency_ms"`
+	// Purpose is that of the call, as it was started.
+	Purpose string `json:"purpose,omitempty"`
 }
 
 // ModelCallError is an attempt without a usable answer. Usage and cost stand
@@ -153,6 +159,8 @@ type ModelCallError struct {
 	Endpoint     string `json:"endpoint,omitempty"`
 	NextEndpoint string `json:"next_endpoint,omitempty"`
 	LatencyMS    int64  `json:"latency_ms"`
+	// Purpose is that of the call, as it was started.
+	Purpose string `json:"purpose,omitempty"`
 }
 
 // Source is where an answer came from.

@@ -37,6 +37,7 @@ func closedSet() []entry {
 		v1(ArtifactFinished{}), v1(ArtifactFailed{}), v1(StepPlanned{}),
 		v1(ApprovalRequested{}), v1(ApprovalDecided{}), v1(EffectResolved{}), v1(BudgetExceeded{}),
 		v1(SignalReceived{}), v1(TimerFired{}), v1(ChildStarted{}), v1(ChildFinished{}), v1(OperatorActed{}),
+		v1(TranscriptCompacted{}),
 	}
 }
 

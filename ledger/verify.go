@@ -307,7 +307,7 @@ func mayFollowEnd(data events.Payload) bool {
 	switch data.(type) {
 	case events.RunQueued, events.RunStarted, events.RunParked, events.RunFinished, events.RunFailed, events.RunCancelled,
 		events.TurnStarted, events.StepPlanned, events.ModelCallStarted, events.ToolExecutionProgress, events.ToolExecutionBlocked,
-		events.ArtifactValidationStarted, events.ArtifactValidationFinished, events.ArtifactRevisionStarted, events.ArtifactFinished, events.ArtifactFailed:
+		events.ArtifactValidationStarted, events.ArtifactValidationFinished, events.ArtifactRevisionStarted, events.ArtifactFinished, events.ArtifactFailed, events.TranscriptCompacted:
 		return false
 	}
 	return true

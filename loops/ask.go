@@ -10,7 +10,7 @@ import (
 // the end of the run if it has failed for good or too often, or would be one turn
 // too many. Where the last attempt may be repeated only from
 // [events.ModelCallError].RetryAt on, it is the call all the same: waiting is the
-// runtime's. Which model is asked says [History.Route]: with several in a chain the
+// runtime's, and so is a compaction that is due. Which model is asked says [History.Route]: with several in a chain the
 // call has failed for good only when none is left that could answer it. Attempts cut short by a crash are no failures and use up nothing.
 func AskModel(h *History) Step {
 	if e := h.failedForGood(); e != nil {
@@ -26,7 +26,7 @@ func AskModel(h *History) Step {
 // nil if it may be.
 func (h *History) failedForGood() *events.ModelCallError {
 	e := h.LastModelError()
-	if e == nil || h.goesOn() && h.ModelFailures() < max(h.MaxModelAttempts(), len(h.Chain())) {
+	if e == nil || h.mayCompact(e) || h.goesOn() && h.ModelFailures() < max(h.MaxModelAttempts(), len(h.Chain())) {
 		return nil
 	}
 	return e

@@ -27,7 +27,8 @@ func (h *History) fold(e events.Event) {
 		}
 		h.queued = &p
 		h.guarded(p)
-		h.messages = append(h.messages, model.Message{Role: model.User, Text: inputText(p.Input)})
+		h.pinned = len(h.messages)
+		h.add(0, model.Message{Role: model.User, Text: inputText(p.Input)})
 	case events.RunStarted:
 		if h.started == nil {
 			h.started = &p
@@ -72,9 +73,19 @@ func (h *History) fold(e events.Event) {
 		h.turn.accepted = &p
 	case events.ArtifactFailed:
 		h.turn.rejected = &p
+	case events.TranscriptCompacted:
+		h.compact(p)
 	default:
 		h.foldTool(e.Data)
 	}
+}
+
+// Input returns what the first user message of a run says; empty for a fork without one.
+func Input(q *events.RunQueued) string {
+	if q == nil || string(q.Input) == "null" {
+		return ""
+	}
+	return inputText(q.Input)
 }
 
 // inputText returns what the first user message says: a JSON string's text, or
@@ -161,14 +172,18 @@ func (h *History) modelStarted(p events.ModelCallStarted) {
 		return
 	}
 	h.parked = nil
-	if h.offer == nil || h.offer.turn != p.Turn {
+	if p.Compacts != nil {
+		h.compactionStarted(p)
+	} else if h.offer == nil || h.offer.turn != p.Turn {
 		h.offer = &offer{turn: p.Turn, after: len(h.messages), tools: p.Tools}
 	}
 	if h.turn.attempts == 0 {
 		h.asked++
 	}
 	h.turn.attempts = max(h.turn.attempts, p.Attempt)
-	h.routeStarted(p)
+	if p.Compacts == nil {
+		h.routeStarted(p)
+	}
 	if p.Attempt > 0 && !slices.Contains(h.turn.open, p.Attempt) {
 		h.turn.open = append(h.turn.open, p.Attempt)
 	}
@@ -193,10 +208,15 @@ func (h *History) modelFinished(p events.ModelCallFinished) {
 		return // late: paid for, and not what the run went on from
 	}
 	t := &h.turn
-	t.answer, t.open = &p, nil
+	if c := t.compacting; c != nil && slices.Contains(c.attempts, p.Attempt) {
+		c.answer = &p
+		return
+	}
+	t.answer, t.open, t.compacting = &p, nil, nil
 	h.routeAnswered(p)
 	h.takeBasis()
 	if p.Text == "" && len(p.ToolCalls) == 0 {
+		h.measure(p.Usage)
 		return // providers refuse an empty message
 	}
 	m := model.Message{Role: model.Assistant, Text: p.Text, Blocks: p.Blocks, By: model.By(p.Model, p.Endpoint)}
@@ -206,11 +226,28 @@ func (h *History) modelFinished(p events.ModelCallFinished) {
 		m.Calls = append(m.Calls, model.Call{ID: id.String(), Name: asked.Name, Arguments: asked.Arguments})
 	}
 	t.outstanding = len(t.calls)
-	h.messages = append(h.messages, m)
+	h.add(p.Turn, m)
+	h.measure(p.Usage)
+}
+
+// compactionStarted notes that a model is asked for the text of a compaction.
+func (h *History) compactionStarted(p events.ModelCallStarted) {
+	t := &h.turn
+	if t.compacting == nil {
+		t.compacting = &compacting{}
+	}
+	t.compacting.span, t.compacting.answer = *p.Compacts, nil
+	t.compacting.attempts = append(t.compacting.attempts, p.Attempt)
 }
 
 func (h *History) modelFailed(p events.ModelCallError) {
-	if h.closeAttempt(p.Turn, p.Attempt) {
+	if !h.closeAttempt(p.Turn, p.Attempt) {
+		return
+	}
+	if c := h.turn.compacting; c != nil && slices.Contains(c.attempts, p.Attempt) {
+		c.failures++
+		c.last = &p
+	} else {
 		if p.NextEndpoint == "" { // else the model has not failed yet
 			h.turn.failures++
 		}
@@ -232,10 +269,10 @@ func (h *History) tell() {
 		for i := range t.calls {
 			m.Results[i] = *t.calls[i].outcome
 		}
-		h.messages = append(h.messages, m)
+		h.add(t.number, m)
 	}
 	for _, n := range h.notes {
-		h.messages = append(h.messages, model.Message{Role: model.User, Text: n})
+		h.add(0, model.Message{Role: model.User, Text: n})
 	}
 	h.notes = nil
 }

@@ -43,6 +43,15 @@ type History struct {
 
 	turn     turn
 	messages []model.Message
+	marks    []int // the turn of each message, 0 = of none
+	pinned   int   // index of the run's own input
+	size     int64 // of all messages, in bytes
+	filled   filled
+	// compacted counts compactions; firstCompacted is the first turn that the last
+	// one covers, past are calls of what they replaced.
+	compacted, firstCompacted int
+	past                      []pastCall
+	whole                     bool // compactions are left out
 	// notes wait for the moment before the next model call.
 	notes []string
 	// unknown are calls, of any turn, that the model was told are unknown.
@@ -74,6 +83,8 @@ type turn struct {
 	op          events.Op // of the step of a script that opened it
 	accepted    *events.ArtifactFinished
 	rejected    *events.ArtifactFailed
+	compacting  *compacting // nil before a model was asked to compact
+	compactions int         // done in this turn
 }
 
 // offer is what the model was last shown.
@@ -300,7 +311,7 @@ func (h *History) OpenModelAttempts() []int { return slices.Clone(h.turn.open) }
 
 // Messages returns the transcript: the run's input as the first user message,
 // the answers, and a turn's tool results in request order once all its calls
-// have an outcome.
+// have an outcome. What was compacted is in it as the model is told of it.
 func (h *History) Messages() []model.Message { return slices.Clip(h.messages) }
 
 // Pending returns the calls of the turn in hand that have no outcome, in

@@ -107,7 +107,7 @@ func (h *History) branch(q events.RunQueued) {
 		h.bound, h.started = h.started, nil
 	}
 	t := &h.turn
-	t.open, t.failures, t.lastError = nil, 0, nil
+	t.open, t.failures, t.lastError, t.compacting = nil, 0, nil, nil
 	h.routes, t.route = nil, turnRoute{} // who was down then need not be now
 	h.unfail()
 	for i := range t.calls {

@@ -80,7 +80,7 @@ func (h *History) plan(seq uint64, p events.StepPlanned) {
 		switch p.Op {
 		case events.OpModel:
 			at.from = len(h.messages)
-			h.messages = append(h.messages, model.Message{Role: model.User, Text: p.Text})
+			h.add(0, model.Message{Role: model.User, Text: p.Text})
 		case events.OpCalls:
 			for i, asked := range p.Calls {
 				t.calls = append(t.calls, call{id: events.CallID{Turn: p.Turn, Index: i}, asked: asked})

@@ -91,6 +91,8 @@ func (r *rehearsal) compare(e events.Event) {
 		if p.Turn != r.said && p.Turn == h.NextTurn() {
 			r.request(e.Seq, p)
 		}
+	case events.TranscriptCompacted:
+		r.compaction(e.Seq, p)
 	case events.ToolExecutionStarted:
 		r.call(e.Seq, p.Call)
 	case events.ToolExecutionBlocked:
@@ -126,6 +128,9 @@ func (r *rehearsal) request(seq uint64, p events.ModelCallStarted) {
 	if !r.want(seq, recorded, modelCall(p.Turn)) {
 		return
 	}
+	if p.Compacts != nil {
+		return // the runtime's, before the call that the loop asked for
+	}
 	if route, ok := r.h.Route(); ok && len(r.h.Chain()) > 1 && route.Model != p.Model {
 		r.found = append(r.found, Divergence{Seq: seq, Kind: DivergentRequest, Expected: recorded + " to " + p.Model, Got: "ask " + route.Model})
 	}
@@ -142,6 +147,16 @@ func last(ms []model.Message) string {
 		return "nobody"
 	}
 	return string(ms[len(ms)-1].Role)
+}
+
+// compaction compares what was replaced with what it would be of today.
+func (r *rehearsal) compaction(seq uint64, p events.TranscriptCompacted) {
+	if d, err := transcriptDigest(r.h.Original(p.Span)); err != nil || d != p.Span.Digest {
+		r.found = append(r.found, Divergence{
+			Seq: seq, Kind: DivergentRequest,
+			Expected: fmt.Sprintf("messages %d to %d compacted, digest %.12s", p.Span.From, p.Span.To, p.Span.Digest), Got: fmt.Sprintf("have digest %.12s there", d),
+		})
+	}
 }
 
 // call compares the first of the calls that run at once; the others are part of

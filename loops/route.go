@@ -195,3 +195,12 @@ func (h *History) routeFailed(p events.ModelCallError) {
 	}
 	h.routes[p.Model] = l
 }
+
+// routeForgiven asks a model again that refused a request as too long: there is room
+// now.
+func (h *History) routeForgiven(model string) {
+	delete(h.routes, model)
+	delete(h.turn.route.gaveUp, model)
+	delete(h.turn.route.failed, model)
+	delete(h.turn.route.tried, model)
+}

@@ -155,7 +155,8 @@ type Delta struct {
 // Error is a call that gave no usable answer.
 type Error struct {
 	// Kind is stored: rate_limited, overloaded, timeout, invalid_request,
-	// unauthorized, malformed_answer, script_exhausted, unavailable.
+	// unauthorized, malformed_answer, script_exhausted, unavailable, context_full
+	// (the request does not fit the model's window: it can be compacted).
 	Kind      string
 	Retryable bool
 	// RetryAfter is the provider's wish; zero = none.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/tools"
 )
@@ -19,14 +18,14 @@ const budgetMaxTokens = 8192
 // reserveModel holds what a model call may cost at most, if the run has a budget,
 // and gives its answer a bound. held is what settles it, zero if nothing is held.
 // If a budget does not allow it the run's end is recorded, and allowed is false.
-func (s *session) reserveModel(ctx context.Context, step loops.CallModel, attempt int, req *model.Request) (held events.ID, allowed bool, err error) {
+func (s *session) reserveModel(ctx context.Context, c wireCall, attempt int, req *model.Request) (held events.ID, allowed bool, err error) {
 	output := int64(req.MaxTokens)
 	if output == 0 {
 		output = budgetMaxTokens
 	}
 	r := ledger.Reservation{
-		Attempt:  ledger.ModelAttempt(s.run.ID, s.lease.Epoch, step.Turn, attempt),
-		What:     fmt.Sprintf("model %s, turn %d attempt %d", req.Model, step.Turn, attempt),
+		Attempt:  ledger.ModelAttempt(s.run.ID, s.lease.Epoch, c.turn, attempt),
+		What:     fmt.Sprintf("model %s, turn %d attempt %d", req.Model, c.turn, attempt),
 		RunLimit: s.agent.Budget,
 	}
 	if most := s.w.cfg.Prices.AtMost(req.Model, s.w.cfg.Now(), req.InputBound(), output); most != nil {

@@ -17,9 +17,11 @@ import (
 
 var errModelTimeout = errors.New("model call timed out")
 
-// callModel makes one wire call. Its start is acknowledged by the journal
-// before the request leaves, so whatever is billed has a row.
+// callModel makes the wire call of a turn, or what makes room for it first.
 func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
+	if done, err := s.compact(ctx, step.Turn); done || err != nil {
+		return err
+	}
 	route, m, later, err := s.route(ctx)
 	if later || err != nil {
 		return err
@@ -39,8 +41,32 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 		req.Tools = append(req.Tools, model.Spec{Name: sp.Name, Description: sp.Description, Schema: sp.Schema})
 		names = append(names, sp.Name)
 	}
+	return s.ask(ctx, wireCall{turn: step.Turn, route: route, model: m, req: req, tools: names})
+}
+
+// wireCall is one call of a model, the answer of a turn or what makes room for it.
+type wireCall struct {
+	turn     int
+	route    loops.Route
+	model    model.Model
+	req      model.Request
+	tools    []string     // that it is shown
+	compacts *events.Span // nil unless it is a compaction
+}
+
+func (c wireCall) purpose() string {
+	if c.compacts != nil {
+		return events.PurposeCompaction
+	}
+	return ""
+}
+
+// ask makes a wire call. Its start is acknowledged by the journal before the
+// request leaves, so whatever is billed has a row.
+func (s *session) ask(ctx context.Context, c wireCall) error {
+	req, route := c.req, c.route
 	attempt := s.hist.ModelAttempts() + 1
-	held, allowed, err := s.reserveModel(ctx, step, attempt, &req)
+	held, allowed, err := s.reserveModel(ctx, c, attempt, &req)
 	if err != nil || !allowed {
 		return err
 	}
@@ -49,13 +75,13 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 		s.settleCost(s.w.life, held, new(events.PicoUSD)) // nothing will be asked
 		return fmt.Errorf("hash model request of run %s: %w", s.run.ID, err)
 	}
-	req.AttemptID = fmt.Sprintf("%s.e%d.t%d.a%d", s.run.ID, s.lease.Epoch, step.Turn, attempt)
+	req.AttemptID = fmt.Sprintf("%s.e%d.t%d.a%d", s.run.ID, s.lease.Epoch, c.turn, attempt)
 	ps := []events.Payload{events.ModelCallStarted{
-		Turn: step.Turn, Attempt: attempt, Model: req.Model, RequestHash: hash, Messages: len(req.Messages), Tools: names,
-		Endpoint: route.Endpoint,
+		Turn: c.turn, Attempt: attempt, Model: req.Model, RequestHash: hash, Messages: len(req.Messages), Tools: c.tools,
+		Endpoint: route.Endpoint, Purpose: c.purpose(), Compacts: c.compacts,
 	}}
-	if s.hist.Turn() < step.Turn {
-		ps = append([]events.Payload{events.TurnStarted{Turn: step.Turn}}, ps...)
+	if s.hist.Turn() < c.turn {
+		ps = append([]events.Payload{events.TurnStarted{Turn: c.turn}}, ps...)
 	}
 	if err := s.recordAcked(ctx, ps...); err != nil {
 		s.settleCost(s.w.life, held, new(events.PicoUSD)) // nothing was asked
@@ -63,12 +89,12 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	}
 	began := s.w.cfg.Now()
 	mctx, cancel := context.WithTimeoutCause(ctx, s.w.cfg.ModelTimeout, errModelTimeout)
-	resp, err := s.askModel(mctx, m, req)
+	resp, err := s.askModel(mctx, c.model, req)
 	cancel()
 	fault.Point("model.after_reply")
 	// An answer is recorded whatever happened to the session meanwhile.
 	rctx := s.w.life
-	try := failedCall{turn: step.Turn, attempt: attempt, route: route, held: held, began: began}
+	try := failedCall{turn: c.turn, attempt: attempt, route: route, held: held, began: began, purpose: c.purpose()}
 	if err != nil {
 		return s.recordModelError(rctx, try, model.AsError(err))
 	}
@@ -81,9 +107,9 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	resp.Recordable()
 	cost, rates := s.w.cfg.Prices.Price(resp.Model, began, resp.Usage)
 	e := events.ModelCallFinished{
-		Turn: step.Turn, Attempt: attempt, Model: req.Model, ServedModel: resp.Model, Text: resp.Text, ToolCalls: resp.Calls, Blocks: resp.Blocks,
+		Turn: c.turn, Attempt: attempt, Model: req.Model, ServedModel: resp.Model, Text: resp.Text, ToolCalls: resp.Calls, Blocks: resp.Blocks,
 		StopReason: resp.StopReason, Usage: resp.Usage, RawUsage: resp.RawUsage, RequestID: resp.RequestID, Degraded: resp.Degraded,
-		Endpoint: route.Endpoint, Cost: cost, Rates: rates, LatencyMS: s.w.cfg.Now().Sub(began).Milliseconds(),
+		Endpoint: route.Endpoint, Cost: cost, Rates: rates, LatencyMS: s.w.cfg.Now().Sub(began).Milliseconds(), Purpose: c.purpose(),
 	}
 	err = s.Record(rctx, e)
 	if errors.Is(err, errUnrecordable) && (e.Blocks != nil || e.RawUsage != nil) {
@@ -129,13 +155,14 @@ type failedCall struct {
 	route         loops.Route
 	held          events.ID // what is reserved for it; zero = nothing
 	began         time.Time
+	purpose       string
 }
 
 // recordModelError records a failed attempt. Whatever the provider said, the event
 // fits: words are redacted before they are cut, lest half of a secret be left.
 func (s *session) recordModelError(ctx context.Context, c failedCall, me *model.Error) error {
 	e := events.ModelCallError{
-		Turn: c.turn, Attempt: c.attempt, Model: c.route.Model, Endpoint: c.route.Endpoint, Retryable: me.Retryable, LatencyMS: s.w.cfg.Now().Sub(c.began).Milliseconds(),
+		Turn: c.turn, Attempt: c.attempt, Model: c.route.Model, Endpoint: c.route.Endpoint, Purpose: c.purpose, Retryable: me.Retryable, LatencyMS: s.w.cfg.Now().Sub(c.began).Milliseconds(),
 		Error: events.ErrorInfo{Kind: me.Kind, Message: s.red.String(me.Error())}.Fit(), ServedModel: s.red.String(me.Model), Usage: me.Usage,
 	}
 	if len(e.ServedModel) > maxServedModel {

@@ -141,6 +141,7 @@ func (s *session) bind(ctx context.Context) error {
 	s.agent = s.w.agents[started.Agent]
 	s.agent.Name, s.agent.Model, s.agent.Loop, s.agent.LoopOptions = started.Agent, started.Model, started.Loop, started.LoopOptions
 	s.agent.Limits, s.agent.Tools, s.agent.Select = started.Limits, nil, started.Select
+	s.agent.Compaction = started.Compaction
 	for _, b := range started.Tools {
 		s.agent.Tools = append(s.agent.Tools, b.Name)
 	}
@@ -183,7 +184,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent, hash events
 		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: hash, PromptHash: prompt, Model: chain[0], Chain: several(chain), ModelRole: role,
 		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators,
 		Tools: stricter(bindTeam(&a, s.disp.Bindings()), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
-		Policy: s.policy.event(), PromptLayers: layers,
+		Policy: s.policy.event(), PromptLayers: layers, Compaction: s.w.compaction(a, chain),
 	})
 }
 

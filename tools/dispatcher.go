@@ -82,6 +82,8 @@ type Env struct {
 	Spawner Spawner
 	// Past is what the run has done so far; nil where nobody knows.
 	Past Past
+	// Recaller reads the original of what was compacted; nil where nobody can.
+	Recaller Recaller
 	// Spending counts priced calls that are no effects; nil counts none.
 	Spending Spending
 	// RefuseUnpriced blocks calls without an effect of tools that cost something

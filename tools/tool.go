@@ -59,6 +59,8 @@ type Invocation struct {
 	Spawner Spawner
 	// Past is what the run has done before this turn; nil where nobody knows.
 	Past Past
+	// Recaller reads the original of what was compacted; nil where nobody can.
+	Recaller Recaller
 	// Progress tells viewers and the ledger how far the call is. It never
 	// fails, does nothing after the call has ended, and is never nil.
 	Progress func(text string, metadata any)

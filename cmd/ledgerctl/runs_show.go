@@ -426,7 +426,8 @@ func eventStyle(t events.Type) style {
 	case events.TypeOf(events.RunFailed{}), events.TypeOf(events.ModelCallError{}), events.TypeOf(events.ToolExecutionError{}),
 		events.TypeOf(events.ToolExecutionBlocked{}), events.TypeOf(events.ToolExecutionInDoubt{}):
 		return red
-	case events.TypeOf(events.RunParked{}), events.TypeOf(events.RunResumed{}), events.TypeOf(events.EffectResolved{}), events.TypeOf(events.OperatorActed{}):
+	case events.TypeOf(events.RunParked{}), events.TypeOf(events.RunResumed{}), events.TypeOf(events.EffectResolved{}), events.TypeOf(events.OperatorActed{}),
+		events.TypeOf(events.TranscriptCompacted{}):
 		return yellow
 	default:
 		return plain

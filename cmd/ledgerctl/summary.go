@@ -22,6 +22,8 @@ func summary(p events.Payload) string {
 	case events.ArtifactValidationStarted, events.ArtifactValidationFinished, events.ArtifactRevisionStarted,
 		events.ArtifactFinished, events.ArtifactFailed:
 		return artifactSummary(p)
+	case events.TranscriptCompacted:
+		return compactionSummary(d)
 	case events.ApprovalRequested, events.ApprovalDecided, events.BudgetExceeded, events.SignalReceived, events.TimerFired,
 		events.ChildStarted, events.ChildFinished, events.OperatorActed:
 		return outsideSummary(p)
@@ -83,7 +85,7 @@ func with(before, s string) string {
 func modelSummary(p events.Payload) string {
 	switch d := p.(type) {
 	case events.ModelCallStarted:
-		return either(", ", d.Model, with("endpoint ", d.Endpoint), fmt.Sprintf("attempt %d, %s", d.Attempt, plural(int64(d.Messages), "message")))
+		return either(": ", purpose(d.Purpose), either(", ", d.Model, with("endpoint ", d.Endpoint), fmt.Sprintf("attempt %d, %s", d.Attempt, plural(int64(d.Messages), "message"))))
 	case events.ModelCallFinished:
 		tokens := "usage not sent"
 		if !d.Usage.Missing {
@@ -100,7 +102,7 @@ func modelSummary(p events.Payload) string {
 			}
 			s += ", asks for " + strings.Join(names, " ")
 		}
-		return either(", ", s, d.Text)
+		return either(": ", purpose(d.Purpose), either(", ", s, d.Text))
 	case events.ModelCallError:
 		s := fmt.Sprintf("attempt %d, %s: %s", d.Attempt, d.Error.Kind, d.Error.Message)
 		switch {
@@ -109,7 +111,7 @@ func modelSummary(p events.Payload) string {
 		case d.Retryable:
 			s += ", will be tried again"
 		}
-		return s
+		return either(": ", purpose(d.Purpose), s)
 	default:
 		return ""
 	}
@@ -216,4 +218,31 @@ func outsideSummary(p events.Payload) string {
 	default:
 		return ""
 	}
+}
+
+// purpose marks a model call that is no turn's answer.
+func purpose(p string) string {
+	if p == events.PurposeCompaction {
+		return "to compact the transcript"
+	}
+	return p
+}
+
+func compactionSummary(d events.TranscriptCompacted) string {
+	what := plural(int64(d.Span.To-d.Span.From), "message")
+	if d.Span.FirstTurn > 0 {
+		what += fmt.Sprintf(" of turns %d to %d", d.Span.FirstTurn, d.Span.LastTurn)
+	}
+	why := "the window is filling up"
+	if d.Because == "refused" {
+		why = "the request was too long"
+	}
+	how := "now a summary"
+	switch d.By {
+	case events.CompactedByObservations:
+		how = "now observations"
+	case events.CompactedByCut:
+		how = either(": ", "left out", d.Failed)
+	}
+	return either(", ", what+" "+how, why, d.Text)
 }

@@ -189,6 +189,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 		{"a limit with a wish", "rate_limited", wiretest.Refuse(429, `{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}`, "Retry-After", "9"), true, nil, 9 * time.Second, "slow"},
 		{"a limit with a reset", "rate_limited", wiretest.Refuse(429, `{}`, "Anthropic-Ratelimit-Input-Tokens-Remaining", "0", "Anthropic-Ratelimit-Input-Tokens-Reset", "2026-11-30T12:00:30Z", "Anthropic-Ratelimit-Requests-Remaining", "7", "Anthropic-Ratelimit-Requests-Reset", "2026-11-30T13:00:00Z"), true, nil, 30 * time.Second, ""},
 		{"no credit", "invalid_request", wiretest.Refuse(400, `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}`), false, nil, 0, "credit"},
+		{"too long for the window", "context_full", wiretest.Refuse(400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`), false, nil, 0, "too long"},
+		{"too long inside the stream", "context_full", sse(`{"type":"error","error":{"type":"invalid_request_error","message":"input length and max_tokens exceed context limit: 1 + 2 > 2"}}`), false, nil, 0, "exceed"},
 		{"wrong key", "unauthorized", wiretest.Refuse(401, `{"type":"error","error":{"type":"authentication_error","message":"invalid `+canary+`"}}`), false, nil, 0, "[withheld]"},
 	}
 	for _, tt := range tests {

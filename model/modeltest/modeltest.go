@@ -24,7 +24,7 @@ type Features struct {
 // kinds are the values of [model.Error.Kind]; each is stored.
 var kinds = []string{
 	"rate_limited", "overloaded", "timeout", "invalid_request", "unauthorized",
-	"malformed_answer", "script_exhausted", "unavailable",
+	"malformed_answer", "script_exhausted", "unavailable", events.KindContextFull,
 }
 
 func request(text string) model.Request {

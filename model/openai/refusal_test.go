@@ -32,6 +32,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"bad request", 400, `{"error":{"message":"no such tool","code":"bad"}}`, nil, "invalid_request", false, 0, "400 Bad Request: bad: no such tool"},
 		{"bad request with a wish", 400, `{}`, []string{"Retry-After", "5"}, "invalid_request", false, 0, "400"},
+		{"too long for the window", 400, `{"error":{"message":"This model's maximum context length is 128000 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}`, nil, "context_full", false, 0, "128000"},
+		{"too long, in words alone", 400, `{"error":{"message":"This endpoint's maximum context length is 32768 tokens. However, you requested about 40000"}}`, nil, "context_full", false, 0, "32768"},
+		{"too long, as a local server has it", 400, `{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}`, nil, "context_full", false, 0, "context size"},
+		{"a limit of tokens a minute is none of the window", 429, `{"error":{"message":"maximum context length is not it"}}`, nil, "rate_limited", true, 0, "not it"},
 		{"unknown model", 404, `{"error":{"message":"no model m"}}`, nil, "invalid_request", false, 0, "no model m"},
 		{"wrong key", 401, `{"error":{"message":"Incorrect API key provided: ` + canary + `"}}`, nil, "unauthorized", false, 0, "[withheld]"},
 		{"not allowed", 403, `{"detail":"no"}`, nil, "unauthorized", false, 0, "no"},

@@ -73,7 +73,7 @@ func TestResponsesThatAreNone(t *testing.T) {
 		{"failed for what was asked", sse(`{"type":"response.failed","response":{"model":"m-1","status":"failed","error":{"code":"invalid_prompt","message":"no"}}}`), "invalid_request", false, nil, "no"},
 		{"failed, not streamed", raw("application/json", `{"model":"m-1","status":"failed","error":{"code":"server_error","message":"boom"},"output":[],"usage":`+responsesUsage+`}`), "unavailable", true, &billed, "boom"},
 		{"an error event", sse(`{"type":"error","code":"server_error","message":"boom","param":null}`), "unavailable", true, nil, "boom"},
-		{"an error event of the newer form", sse(`{"type":"error","error":{"type":"invalid_request_error","code":"context_length_exceeded","message":"too long"}}`), "invalid_request", false, nil, "too long"},
+		{"an error event of the newer form", sse(`{"type":"error","error":{"type":"invalid_request_error","code":"context_length_exceeded","message":"too long"}}`), "context_full", false, nil, "too long"},
 		{"no output", sse(responsesDone("")), "malformed_answer", true, &billed, "no output"},
 		{"no JSON", sse(`{"type":`), "malformed_answer", true, nil, ""},
 	}

@@ -146,7 +146,7 @@ func (p *parser) usage(m *strictyaml.Map) *events.Usage {
 	return u
 }
 
-var kinds = []string{"rate_limited", "overloaded", "timeout", "invalid_request", "unauthorized", "malformed_answer", "unavailable"}
+var kinds = []string{"rate_limited", "overloaded", "timeout", "invalid_request", "unauthorized", "malformed_answer", "unavailable", "context_full"}
 
 func (p *parser) err(m *strictyaml.Map) *model.Error {
 	if m == nil {

@@ -29,6 +29,7 @@ type Probe struct {
 	Redactor   *redact.Redactor
 	Spawner    tools.Spawner // starts child runs; nil where there are none
 	Past       tools.Past    // what the run has done before; nil where nobody knows
+	Recaller   tools.Recaller
 	// Run is where the call happens; nil means a new run of a new ledger.
 	Run  *Run
 	Call events.CallID // the first call of turn 1 if zero
@@ -67,7 +68,7 @@ func DispatchAndCollect(tb testing.TB, p Probe) (tools.Disposition, []events.Pay
 // env is the run with what the probe adds to it.
 func (p *Probe) env() tools.Env {
 	env := p.Run.Env()
-	env.Spawner, env.Past = p.Spawner, p.Past
+	env.Spawner, env.Past, env.Recaller = p.Spawner, p.Past, p.Recaller
 	return env
 }
 
@@ -98,6 +99,7 @@ type ToolCase struct {
 	Secrets        tools.Secrets
 	Spawner        tools.Spawner
 	Past           tools.Past
+	Recaller       tools.Recaller
 	// HandsOff: a valid call is no success here, its outcome comes from outside.
 	HandsOff bool
 	// Hostile lets a destructive tool be called with odd arguments too, and with a
@@ -113,7 +115,7 @@ func TestTool(tb testing.TB, t tools.Tool, c ToolCase) {
 	tb.Helper()
 	p := Probe{
 		Tool: t, Arguments: c.ValidArguments, Filters: c.Filters, Permission: c.Permission, Validate: c.Validate, Secrets: c.Secrets,
-		Spawner: c.Spawner, Past: c.Past,
+		Spawner: c.Spawner, Past: c.Past, Recaller: c.Recaller,
 	}
 	unknown := p
 	unknown.Name = "toolstest_no_such_tool"

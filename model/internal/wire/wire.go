@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/redact"
 )
@@ -140,6 +141,8 @@ func (r Refusal) Error(now time.Time, secrets redact.Values) *model.Error {
 		e.Kind = "invalid_request"
 	case r.Status >= 500, r.Status == http.StatusConflict, r.Status == http.StatusTooEarly, strings.Contains(code, "server_error"), code == "api_error":
 		e.Kind, e.Retryable = "unavailable", true
+	case r.tooLong(text):
+		e.Kind = events.KindContextFull
 	case r.Status >= 400, strings.Contains(code, "invalid"), strings.Contains(code, "not_found"), strings.Contains(code, "content"), strings.Contains(code, "context_length"):
 		e.Kind = "invalid_request"
 	case r.Status >= 300:
@@ -164,6 +167,26 @@ func (r Refusal) Error(now time.Time, secrets redact.Values) *model.Error {
 	}
 	e.Err = errors.New(describe(r.Status, r.Code, text))
 	return e
+}
+
+// tooLong reports whether the request did not fit the model's window. There is a
+// code for that, which not every server sends; some say it in words alone.
+func (r Refusal) tooLong(text string) bool {
+	if code := strings.ToLower(r.Code); strings.Contains(code, "context_length") || code == "exceed_context_size_error" {
+		return true
+	}
+	if r.Status != 0 && r.Status != http.StatusBadRequest && r.Status != http.StatusRequestEntityTooLarge && r.Status != http.StatusUnprocessableEntity {
+		return false
+	}
+	text = strings.ToLower(text)
+	for _, said := range []string{
+		"prompt is too long", "maximum context length", "exceeds the context window", "exceed context limit", "exceeds the available context size", "context window of this model",
+	} {
+		if strings.Contains(text, said) {
+			return true
+		}
+	}
+	return false
 }
 
 func describe(status int, code, text string) string {

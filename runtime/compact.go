@@ -1,0 +1,142 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/daybookhq/daybook/agents"
+	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/model"
+)
+
+const (
+	// summaryTokens bounds the answer of a model that compacts.
+	summaryTokens = 4096
+	// maxSummary bounds what is kept of it, in bytes.
+	maxSummary = 48 << 10
+	// maxCompactAttempts is how often it is asked: a run can do without a summary.
+	maxCompactAttempts = 3
+)
+
+// compaction is what a new run is bound to of its agent's; the window is the smallest
+// that the price table has of the run's models.
+func (w *Worker) compaction(a agents.Agent, chain []string) *events.Compaction {
+	if a.Compaction == nil {
+		return nil
+	}
+	c := *a.Compaction
+	if c.Window > 0 {
+		return &c
+	}
+	for _, m := range chain {
+		if n := w.cfg.Prices.Window(m).Input; n > 0 && (c.Window == 0 || n < c.Window) {
+			c.Window = n
+		}
+	}
+	return &c
+}
+
+// awaitCompactor sits out the wait that a failed attempt of a compaction asked for.
+// later is true if the session is to look again: it was parked, or hands over.
+func (s *session) awaitCompactor(ctx context.Context, last *events.ModelCallError) (later bool, err error) {
+	wait := last.RetryAt.Sub(s.w.cfg.Now())
+	if wait <= 0 {
+		return false, nil
+	}
+	if wait > s.w.cfg.StayFor {
+		return true, s.park(ctx, events.RunParked{Reason: events.ParkModelRetry, Detail: "model " + last.Model + " asked to wait: " + last.Error.Kind}, wait)
+	}
+	if s.handingOver() {
+		return true, nil
+	}
+	return false, sleep(ctx, wait)
+}
+
+// compact makes room in the transcript before the model is asked for a turn, if that
+// is due: one act, a call or what came of it. done is true if it did anything.
+func (s *session) compact(ctx context.Context, turn int) (done bool, err error) {
+	s.mu.Lock()
+	due, ok := s.hist.DueCompaction()
+	c := s.hist.Compaction()
+	s.mu.Unlock()
+	if !ok {
+		return false, nil
+	}
+	e := events.TranscriptCompacted{Turn: turn, Span: due.Span, Because: due.Because, Tokens: due.Tokens, By: c.With, Trust: "own"}
+	if s.hist.SawExternal() {
+		e.Trust = "external"
+	}
+	switch last := due.LastError; {
+	case c.With == events.CompactedByCut:
+	case due.Answer != nil:
+		e.Attempt = due.Answer.Attempt
+		e.Text, e.Failed = s.summary(due)
+	case last != nil && (!last.Retryable || due.Failures >= maxCompactAttempts):
+		e.Failed = fmt.Sprintf("the model failed %d times: %s", due.Failures, last.Error.Kind)
+	default:
+		if last != nil {
+			if later, err := s.awaitCompactor(ctx, last); later || err != nil {
+				return true, err
+			}
+		}
+		return true, s.askToCompact(ctx, turn, due)
+	}
+	if e.Text != "" && !s.hist.Helps(e) {
+		e.Text, e.Failed = "", "the summary is no smaller than what it was to replace"
+	}
+	if e.Text == "" {
+		e.By = events.CompactedByCut
+	}
+	ps := []events.Payload{e}
+	if s.hist.Turn() < turn {
+		ps = append([]events.Payload{events.TurnStarted{Turn: turn}}, ps...)
+	}
+	for _, p := range ps {
+		if err := s.Record(ctx, p); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// summary is what is taken of a model's answer, or why nothing is.
+func (s *session) summary(due loops.Compacting) (text, failed string) {
+	text = strings.TrimSpace(due.Answer.Text)
+	if due.Answer.StopReason == "refusal" {
+		return "", "the model refused to write a summary"
+	}
+	if s.agent.Compaction.With == events.CompactedByObservations {
+		text = loops.Observations(text, due.Span)
+	}
+	if len(text) > maxSummary {
+		text = strings.ToValidUTF8(text[:maxSummary], "") + "\n(cut)"
+	}
+	if text == "" {
+		return "", "the model wrote no summary"
+	}
+	return text, ""
+}
+
+// askToCompact asks a model for the text. It sees the recorded transcript as text,
+// and none of the run's tools: there is nothing that it could do.
+func (s *session) askToCompact(ctx context.Context, turn int, due loops.Compacting) error {
+	c := s.agent.Compaction
+	name := c.Model
+	if name == "" {
+		name = s.hist.Chain()[0]
+	}
+	m, ok := s.w.cfg.Models[name]
+	if !ok {
+		return fmt.Errorf("model %q, which compacts the transcript, is not configured here: %w", name, errUnworkable)
+	}
+	s.mu.Lock()
+	ms, turns := s.hist.Original(due.Span), s.hist.OriginalTurns(due.Span)
+	s.mu.Unlock()
+	req := model.Request{
+		Model: name, System: loops.CompactionPrompt(c.With), MaxTokens: summaryTokens,
+		Messages: []model.Message{{Role: model.User, Text: loops.Written(ms, turns)}},
+	}
+	return s.ask(ctx, wireCall{turn: turn, route: loops.Route{Model: name}, model: m, req: req, tools: []string{}, compacts: &due.Span})
+}
