@@ -74,6 +74,8 @@ type Agent struct {
 	// Layers are put upon Prompt by whoever runs the agent; package prompt composes
 	// them. They are not part of the hash: a run is bound to each by its digest.
 	Layers []prompt.Layer
+	// Skills are what a run may be told beside Prompt. They grant nothing.
+	Skills []Skill
 }
 
 // Group is a part of an agent's tools that belong to one subject. A conversation
@@ -132,15 +134,29 @@ func (a *Agent) Hash() events.Hash {
 
 		Agents []hashedCallee  `json:"agents,omitempty"`
 		Input  json.RawMessage `json:"input,omitempty"`
+		Skills []skillHash     `json:"skills,omitempty"`
 	}{
 		a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint,
-		a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules, a.Compaction, a.callees(), a.Input,
+		a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules, a.Compaction, a.callees(), a.Input, a.skills(),
 	})
 	if err != nil {
 		// Only text that is not UTF-8 and options that are not JSON fail, and Parse lets none in.
 		panic(fmt.Sprintf("hash agent %q: %v", a.Name, err))
 	}
 	return sha256.Sum256(append([]byte("daybook/agent/1\x00"), b...))
+}
+
+type skillHash struct {
+	Digest events.Hash `json:"digest"`
+	Active bool        `json:"active,omitempty"`
+}
+
+func (a *Agent) skills() []skillHash {
+	var all []skillHash
+	for _, s := range a.Skills {
+		all = append(all, skillHash{s.Digest(), s.Active})
+	}
+	return all
 }
 
 func (a *Agent) budget() string {

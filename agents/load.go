@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/daybookhq/daybook/agents/internal/front"
+	"github.com/daybookhq/daybook/agents/skill"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/strictyaml"
 	"github.com/daybookhq/daybook/loops"
@@ -27,6 +28,8 @@ type Loader struct {
 	// Namespaces are beginnings of names of tools that are not known yet; tools of
 	// such names are not checked.
 	Namespaces []string
+	// Skills finds the skill of a name for the agent of a file. Nil is [OwnSkills].
+	Skills func(file, name string) (*skill.Skill, error)
 }
 
 // Load reads one file with the zero [Loader].
@@ -93,56 +96,31 @@ func escape(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
-const fence = "---"
-
 // Body is what stands below the front matter of a file, without white space around
 // it: the prompt. The error is a [*strictyaml.Fault], which calls the file name.
 func Body(name string, text []byte) (string, error) {
-	lines, end, err := split(name, text)
+	f, err := front.Split(name, text, "prompt")
 	if err != nil {
 		return "", err
 	}
-	return body(lines, end), nil
-}
-
-func body(lines []string, end int) string {
-	return strings.TrimSpace(strings.Join(lines[end+1:], "\n"))
-}
-
-// split cuts a file into lines, and says which one ends the front matter.
-func split(name string, text []byte) (lines []string, end int, err error) {
-	fault := func(line int, format string, args ...any) error {
-		return &strictyaml.Fault{File: name, Line: line, Message: fmt.Sprintf(format, args...)}
-	}
-	if !utf8.Valid(text) {
-		return nil, 0, fault(0, "not UTF-8 text; save it as UTF-8")
-	}
-	s := strings.ReplaceAll(strings.TrimPrefix(string(text), "\ufeff"), "\r\n", "\n")
-	lines = strings.Split(s, "\n")
-	if strings.TrimRight(lines[0], " \t") != fence {
-		return nil, 0, fault(1, "no front matter; write a line %q, then the fields, then %q, then the prompt", fence, fence)
-	}
-	end = slices.IndexFunc(lines[1:], func(l string) bool { return strings.TrimRight(l, " \t") == fence }) + 1
-	if end == 0 {
-		return nil, 0, fault(1, "the front matter does not end; write a line %q below its fields", fence)
-	}
-	return lines, end, nil
+	return f.Body(), nil
 }
 
 // Parse reads the text of a file; name is what errors call it and becomes
-// [Agent.Path]. The error joins all faults, each a [*strictyaml.Fault] with
-// file, line, field and what to write instead.
+// [Agent.Path]. Skills that it names are read as [Loader.Skills] says. The error
+// joins all faults, each a [*strictyaml.Fault] with file, line, field and what to
+// write instead.
 func (l Loader) Parse(name string, text []byte) (*Agent, error) {
-	lines, end, err := split(name, text)
+	file, err := front.Split(name, text, "prompt")
 	if err != nil {
 		return nil, err
 	}
-	f, m := strictyaml.Parse(name, []byte(strings.Join(lines[1:end], "\n")), 1)
-	a := l.read(m)
+	f, m := file.Fields(name)
+	a := l.read(m, name)
 	a.Path = name
-	a.Prompt = body(lines, end)
+	a.Prompt = file.Body()
 	if a.Prompt == "" {
-		f.Fault(end, "", "the prompt is empty; write below the front matter what the agent has to do")
+		f.Fault(file.End(), "", "the prompt is empty; write below the front matter what the agent has to do")
 	}
 	if err := f.Err(); err != nil {
 		return nil, err
@@ -150,7 +128,7 @@ func (l Loader) Parse(name string, text []byte) (*Agent, error) {
 	return a, nil
 }
 
-func (l Loader) read(m *strictyaml.Map) *Agent {
+func (l Loader) read(m *strictyaml.Map, file string) *Agent {
 	a := &Agent{
 		Name:        m.Need("name", "a short name such as refunds"),
 		Description: m.Text("description"),
@@ -163,6 +141,7 @@ func (l Loader) read(m *strictyaml.Map) *Agent {
 	}
 	l.checkTools(m, a.Tools)
 	readTeam(m, a)
+	l.readSkills(m, a, file)
 	a.Select = int(m.Int("select", 1))
 	a.Groups = readGroups(m, a)
 	if lm := m.Map("limits"); lm != nil {

@@ -65,6 +65,9 @@ type RunQueued struct {
 	Schedule string `json:"schedule,omitempty"`
 	// Loop is the loop that the submission chose, with its options; nil = its agent's.
 	Loop json.RawMessage `json:"loop,omitempty"`
+	// Prompt is what the submission says about the run's prompt: its text, the skills
+	// that it wants active, that configured layers are off; nil = nothing.
+	Prompt json.RawMessage `json:"prompt,omitempty"`
 	// Guard is set for a child run: what its parent asks of it.
 	Guard *Guard `json:"guard,omitempty"`
 }
@@ -145,6 +148,21 @@ type RunStarted struct {
 	PromptLayers []PromptLayer `json:"prompt_layers,omitempty"`
 	// Compaction is nil for a run whose transcript is never compacted.
 	Compaction *Compaction `json:"compaction,omitempty"`
+	// Skills are those that the run follows, and those that it may load.
+	Skills []Skill `json:"skills,omitempty"`
+}
+
+// Skill is one that a run is bound to. It grants nothing.
+type Skill struct {
+	Name string `json:"name"`
+	// Digest is the SHA-256 of its text, redacted: of an active one the layer
+	// skill/NAME of the prompt, else a blob.
+	Digest Hash `json:"digest"`
+	// Active says who made it part of the prompt: agent or run; empty = it can be loaded.
+	Active string `json:"active,omitempty"`
+	Trust  string `json:"trust,omitempty"` // own or external: who can write it
+	// Tools are those that it needs the run to have, as they were written.
+	Tools []string `json:"tools,omitempty"`
 }
 
 // PromptLayer is one layer of a composed prompt. The texts stand in the prompt.

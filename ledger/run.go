@@ -66,6 +66,9 @@ type Submission struct {
 	Loop redact.JSON
 	// Guard is for [Children.Spawn]: an [events.Guard], sealed; zero = none.
 	Guard redact.JSON
+	// Prompt is what the run, its retries and its forks are told beside what their
+	// agent says; see runtime.Submit. Zero = nothing. A schedule has none.
+	Prompt redact.JSON
 }
 
 // Run is a row of runs.
@@ -116,6 +119,8 @@ type Run struct {
 	Loop json.RawMessage
 	// Guard is what a child's parent asks of it, an [events.Guard]; nil = nothing.
 	Guard json.RawMessage
+	// Prompt is what the submission says about the run's prompt; nil = nothing.
+	Prompt json.RawMessage
 	// Unreadable says why the last holder could not read the run's history.
 	Unreadable string
 }

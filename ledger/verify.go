@@ -267,6 +267,9 @@ func (c *RunCheck) queued(q events.RunQueued, fault func(string, ...any)) {
 	if string(q.Loop) != string(c.run.Loop) {
 		fault("its loop is %s in run_queued, %s in runs", shown(q.Loop), shown(c.run.Loop))
 	}
+	if string(q.Prompt) != string(c.run.Prompt) {
+		fault("its prompt is %s in run_queued, %s in runs", shown(q.Prompt), shown(c.run.Prompt))
+	}
 	if !c.origin.IsZero() && q.Fork != nil && f.Hash != c.origin {
 		fault("it begins with event %d of run %s as hash %s, that event has %s", f.Seq, f.Run, f.Hash, c.origin)
 	}

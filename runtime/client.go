@@ -76,6 +76,20 @@ type Submit struct {
 	// options, instead of its agent's; zero = the agent's. One that a worker does not
 	// know, or options that it refuses, fail the run before its first turn.
 	Loop loops.Selection
+	// Prompt is told to the run, its retries and its forks after everything else: a
+	// layer of source run, which comes last and wins. Empty = nothing.
+	Prompt string
+	// NoLayers leaves out all layers that are configured for the agent. Its base text
+	// stays, and so do skills.
+	NoLayers bool
+	// Skills are made active for the run, its retries and its forks, beside those
+	// that always are. One that the agent does not have, or that needs a tool which
+	// the run does not have by itself, fails the run before its first turn.
+	Skills []string
+}
+
+func (in *Submit) asked() asked {
+	return asked{Text: in.Prompt, NoLayers: in.NoLayers, Skills: in.Skills}
 }
 
 var (
@@ -141,6 +155,20 @@ func (c *Client) submission(ctx context.Context, in Submit) (ledger.Submission, 
 			return ledger.Submission{}, fmt.Errorf("%w: loop: %w", ErrInvalidSubmit, err)
 		}
 	}
+	var prompt redact.JSON
+	if asked := in.asked(); !asked.isZero() {
+		raw, err := json.Marshal(asked)
+		if err == nil {
+			mac.Write(append([]byte{1}, raw...)) // another prompt is another run
+			prompt, err = red.JSON(json.RawMessage(raw))
+		}
+		if err == nil && prompt.Len() > maxAsked {
+			err = fmt.Errorf("it has %d bytes, at most %d: make it shorter", prompt.Len(), maxAsked)
+		}
+		if err != nil {
+			return ledger.Submission{}, fmt.Errorf("%w: prompt: %w", ErrInvalidSubmit, err)
+		}
+	}
 	if input.Len() > events.MaxDataBytes/2 {
 		return ledger.Submission{}, fmt.Errorf("%w: input has %d bytes, at most %d: store large values outside and pass a reference", ErrInvalidSubmit, input.Len(), events.MaxDataBytes/2)
 	}
@@ -148,7 +176,7 @@ func (c *Client) submission(ctx context.Context, in Submit) (ledger.Submission, 
 		Tenant: in.Tenant, Queue: in.Queue, Agent: in.Agent, ClientKey: in.ClientKey, Input: input, InputMAC: mac.Sum(nil),
 		Owner: in.Owner, SessionID: in.SessionID, Requires: []string{Capability(in.Agent)}, Priority: in.Priority,
 		DueAt: in.DueAt, Deadline: in.Deadline, Trace: in.Trace, Budget: in.Budget,
-		ConcurrencyKey: in.ConcurrencyKey, MaxAttempts: in.MaxAttempts, Loop: loop,
+		ConcurrencyKey: in.ConcurrencyKey, MaxAttempts: in.MaxAttempts, Loop: loop, Prompt: prompt,
 	}, nil
 }
 
@@ -172,6 +200,8 @@ func (in Submit) check() error {
 		return fmt.Errorf("%w: budget %s USD: want no negative amount", ErrInvalidSubmit, *in.Budget)
 	case in.Loop.Strategy == "" && len(in.Loop.Options) > 0, len(in.Loop.Options) > maxLoopOptions:
 		return fmt.Errorf("%w: loop %q with %d bytes of options: want a name, and %d bytes at most", ErrInvalidSubmit, in.Loop.Strategy, len(in.Loop.Options), maxLoopOptions)
+	case in.asked().check() != nil:
+		return fmt.Errorf("%w: prompt: %w", ErrInvalidSubmit, in.asked().check())
 	case in.MaxAttempts < 0 || in.MaxAttempts > maxAttempts:
 		return fmt.Errorf("%w: max attempts is %d: want 0 (as the agent says) to %d", ErrInvalidSubmit, in.MaxAttempts, maxAttempts)
 	case in.Trace != "" && !traceparent.MatchString(in.Trace):

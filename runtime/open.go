@@ -97,7 +97,7 @@ func (s *session) openEpoch(ctx context.Context, base ledger.Base) error {
 		q := events.RunQueued{
 			Agent: s.run.Agent, Input: s.run.Input, ClientKey: s.run.ClientKey, Queue: s.run.Queue, Owner: s.run.Owner,
 			Priority: s.run.Priority, Root: s.run.Root, Parent: s.run.Parent, QueuedAt: s.run.CreatedAt, Deadline: s.run.Deadline,
-			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule, Fork: s.forkOrigin(), Loop: s.run.Loop, Guard: s.asked,
+			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule, Fork: s.forkOrigin(), Loop: s.run.Loop, Guard: s.asked, Prompt: s.run.Prompt,
 		}
 		if s.run.Attempt > 1 {
 			q.Attempt = s.run.Attempt
@@ -119,7 +119,7 @@ func (s *session) bind(ctx context.Context) error {
 		}
 		sel, err := s.selection(a)
 		if err != nil {
-			return s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop_selection", Message: err.Error()}})
+			return s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: kindLoopSelection, Message: err.Error()}})
 		}
 		a.Loop, a.LoopOptions = sel.Strategy, sel.Options
 		hash := a.Hash()
@@ -129,6 +129,10 @@ func (s *session) bind(ctx context.Context) error {
 			return err
 		}
 		s.agent, s.disp = a, s.w.dispatcher(s.red, s.run.Tenant, &a, a.Tools)
+		in, kind, err := s.asks(a)
+		if err != nil {
+			return s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: kind, Message: err.Error()}})
+		}
 		var bound *events.Policy
 		if origin := s.hist.InheritedStart(); origin != nil {
 			bound = origin.Policy // a fork is bound to no less than what it goes on from
@@ -136,7 +140,7 @@ func (s *session) bind(ctx context.Context) error {
 		if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, bound, s.parentPolicy()); err != nil {
 			return fmt.Errorf("%w: %w", err, errUnworkable)
 		}
-		return s.recordStarted(ctx, a, hash, chain, role)
+		return s.recordStarted(ctx, a, in, hash, chain, role)
 	}
 	s.agent = s.w.agents[started.Agent]
 	s.agent.Name, s.agent.Model, s.agent.Loop, s.agent.LoopOptions = started.Agent, started.Model, started.Loop, started.LoopOptions
@@ -166,16 +170,20 @@ func (s *session) bind(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) recordStarted(ctx context.Context, a agents.Agent, hash events.Hash, chain []string, role string) error {
+func (s *session) recordStarted(ctx context.Context, a agents.Agent, in asked, hash events.Hash, chain []string, role string) error {
 	l, needs, err := s.w.checkLoop(a.Loop, a.LoopOptions)
 	if err != nil {
 		return err
 	}
-	layers, err := s.compose(a)
+	layers, err := s.compose(a, in)
 	if err != nil {
 		return err
 	}
 	prompt, err := s.putBlob(ctx, "text/markdown", []byte(s.prompt))
+	if err != nil {
+		return err
+	}
+	skills, err := s.freezeSkills(ctx, &a, in.Skills)
 	if err != nil {
 		return err
 	}
@@ -184,7 +192,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent, hash events
 		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: hash, PromptHash: prompt, Model: chain[0], Chain: several(chain), ModelRole: role,
 		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators,
 		Tools: stricter(bindTeam(&a, s.disp.Bindings()), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
-		Policy: s.policy.event(), PromptLayers: layers, Compaction: s.w.compaction(a, chain),
+		Policy: s.policy.event(), PromptLayers: layers, Skills: skills, Compaction: s.w.compaction(a, chain),
 	})
 }
 

@@ -24,8 +24,8 @@ type Schedule struct {
 	// Overlap says what a fire does while a run of an earlier one has not ended;
 	// default skip, and with missed all allow.
 	Overlap ledger.OverlapRule
-	// Run is what each fire submits. ClientKey, SessionID, DueAt, Deadline, Trace and
-	// Loop belong to one run and stay empty.
+	// Run is what each fire submits. ClientKey, SessionID, DueAt, Deadline, Trace,
+	// Loop, Prompt, NoLayers and Skills belong to one run and stay empty.
 	Run Submit
 }
 
@@ -46,6 +46,9 @@ func (c *Client) PutSchedule(ctx context.Context, s Schedule, by string) (ledger
 	in.ClientKey = made.ID().FireKey(time.Time{}) // each fire has its own
 	if !in.Loop.IsZero() {
 		return ledger.ScheduleState{}, fmt.Errorf("%w: loop: runs of a schedule work by their agent's; give it to the agent", ErrInvalidSubmit)
+	}
+	if !in.asked().isZero() {
+		return ledger.ScheduleState{}, fmt.Errorf("%w: prompt, layers and skills: runs of a schedule have their agent's; give them to the agent", ErrInvalidSubmit)
 	}
 	if err := in.check(); err != nil {
 		return ledger.ScheduleState{}, err

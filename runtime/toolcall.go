@@ -206,7 +206,7 @@ func (s *session) env(eff tools.Effects, c loops.PendingCall) tools.Env {
 	}
 	return tools.Env{
 		Run: s.run.ID, Tenant: s.run.Tenant, SessionID: s.run.SessionID, Owner: s.run.Owner, Trace: s.traceOf(c),
-		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s}, Past: past{s}, Recaller: recaller{s},
+		Bindings: s.hist.Started().Tools, Effects: eff, Recorder: s, Spawner: spawner{s}, Spending: sessionSpending{s}, Past: past{s}, Skills: sessionSkills{s}, Recaller: recaller{s},
 		RefuseUnpriced: s.policy.priced, Offered: offered,
 		Rule: s.ruling(),
 	}

@@ -93,7 +93,8 @@ func NewWorker(cfg Config) (*Worker, error) {
 		}
 		errs = append(errs, checkApprove(a, cfg.Tools)...)
 		errs = append(errs, checkTeam(a, cfg.Tools)...)
-		if _, err := compose(a); err != nil {
+		errs = append(errs, checkSkills(a)...)
+		if _, err := compose(a, asked{}); err != nil {
 			errs = append(errs, fmt.Errorf("agent %q: %w", a.Name, err))
 		}
 		if len(a.Groups) > 0 {

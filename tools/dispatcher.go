@@ -84,6 +84,8 @@ type Env struct {
 	Past Past
 	// Recaller reads the original of what was compacted; nil where nobody can.
 	Recaller Recaller
+	// Skills are those that the run may load; nil where there are none.
+	Skills Skills
 	// Spending counts priced calls that are no effects; nil counts none.
 	Spending Spending
 	// RefuseUnpriced blocks calls without an effect of tools that cost something

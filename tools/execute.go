@@ -85,7 +85,7 @@ func (e *entry) run(ctx context.Context, c *Call, inv *Invocation) (any, error) 
 func (d *Dispatcher) invocation(env Env, c Call) *Invocation {
 	return &Invocation{
 		Arguments: c.Arguments, Call: c.ID, Attempt: c.Attempt, Run: env.Run, Tenant: env.Tenant, Owner: env.Owner,
-		SessionID: env.SessionID, Trace: env.Trace, Spawner: env.Spawner, Past: env.Past, Recaller: env.Recaller,
+		SessionID: env.SessionID, Trace: env.Trace, Spawner: env.Spawner, Past: env.Past, Skills: env.Skills, Recaller: env.Recaller,
 		Token: events.CallToken(env.Run, c.ID, c.Name, c.Arguments), Progress: func(string, any) {},
 	}
 }

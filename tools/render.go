@@ -38,7 +38,11 @@ type unshowable struct{ kind, text string }
 // render turns a value that Call returned into a result: encoded, priced and
 // redacted, but not cut.
 func (d *Dispatcher) render(e *entry, value any) (events.ToolResult, *unshowable) {
+	value, outside := inside(value)
 	r := events.ToolResult{Status: Completed, Trust: string(e.def.Trust), Cost: d.cost(e, value)}
+	if outside {
+		r.Trust = string(External)
+	}
 	switch v := value.(type) {
 	case Finished:
 		r.Control, value = ControlFinish, v.Output
@@ -56,6 +60,7 @@ func (d *Dispatcher) render(e *entry, value any) (events.ToolResult, *unshowable
 
 // exactly is what a value says before anything is redacted; nil if it has no text.
 func exactly(value any) []byte {
+	value, _ = inside(value)
 	switch v := value.(type) {
 	case Finished:
 		value = v.Output

@@ -25,7 +25,7 @@ type Tool interface {
 	Definition() *Definition
 	// Call returns a value that becomes the result: text as it is, everything
 	// else as JSON, [Finish] and [Decline] as the end of the run, [HandOff] as
-	// the word that the outcome comes from outside.
+	// the word that the outcome comes from outside, [FromOutside] as a result that did.
 	Call(ctx context.Context, in *Invocation) (any, error)
 }
 
@@ -61,6 +61,8 @@ type Invocation struct {
 	Past Past
 	// Recaller reads the original of what was compacted; nil where nobody can.
 	Recaller Recaller
+	// Skills are those that the run may load; nil where there are none.
+	Skills Skills
 	// Progress tells viewers and the ledger how far the call is. It never
 	// fails, does nothing after the call has ended, and is never nil.
 	Progress func(text string, metadata any)

@@ -23,6 +23,7 @@ type Source string
 const (
 	User    Source = "user"    // whoever runs the process: the layer at the bottom
 	Package Source = "package" // the body of an agent's file
+	Skill   Source = "skill"   // skills that are active, and the list of those that can be
 	App     Source = "app"     // the workspace
 	Host    Source = "host"    // the program that embeds the runtime
 	Run     Source = "run"     // the run itself; it comes last and wins

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,11 +19,15 @@ import (
 type runReport struct {
 	runView
 	// Prompt are the layers that the prompt was composed of, lowest first.
-	Prompt     []events.PromptLayer `json:"prompt_layers,omitempty"`
-	Events     []eventView          `json:"events"`
-	ModelCalls []modelView          `json:"model_calls"`
-	ToolCalls  []callView           `json:"tool_calls"`
-	Pending    []factView           `json:"pending"`
+	Prompt []events.PromptLayer `json:"prompt_layers,omitempty"`
+	// Asked is what the submission said about the prompt.
+	Asked json.RawMessage `json:"asked_prompt,omitempty"`
+	// Skills are those that the run follows or may load.
+	Skills     []events.Skill `json:"skills,omitempty"`
+	Events     []eventView    `json:"events"`
+	ModelCalls []modelView    `json:"model_calls"`
+	ToolCalls  []callView     `json:"tool_calls"`
+	Pending    []factView     `json:"pending"`
 	// Related are the other attempts, the origin, children and forks of the run.
 	Related []relativeView `json:"related"`
 	// WithChildren is what the run cost with all runs below it; nil = there are none.
@@ -124,7 +129,7 @@ var errEnough = errors.New("enough events")
 
 func (a *app) runReport(ctx context.Context, st ledger.Store, s ledger.Summary, after uint64, limit int) (runReport, error) {
 	r := runReport{runView: a.runView(s), Events: []eventView{}, ModelCalls: []modelView{}, ToolCalls: []callView{}, Pending: []factView{}}
-	r.Input = s.Input
+	r.Input, r.Asked = s.Input, s.Prompt
 	err := st.Events(ctx, s.ID, after+1, func(e events.Sealed) error {
 		if r.cut = len(r.Events) == limit; r.cut {
 			return errEnough
@@ -133,7 +138,8 @@ func (a *app) runReport(ctx context.Context, st ledger.Store, s ledger.Summary, 
 		r.Events = append(r.Events, v)
 		if v.Type == events.TypeOf(events.RunStarted{}) {
 			if d, err := e.Decode(); err == nil { // else the timeline says that it cannot be read
-				r.Prompt = d.Data.(events.RunStarted).PromptLayers
+				p := d.Data.(events.RunStarted)
+				r.Prompt, r.Skills = p.PromptLayers, p.Skills
 			}
 		}
 		return err
@@ -289,11 +295,8 @@ func (a *app) printReport(r runReport) error {
 			fmt.Fprintf(a.out, "with its children the run cost %s\n", costWords(r.withChildren))
 		}
 	}
-	if len(r.Prompt) > 0 {
-		a.section("prompt")
-		if err := table(a.out, a.term, r.Prompt, promptColumns()); err != nil {
-			return err
-		}
+	if err := a.printPrompt(r); err != nil {
+		return err
 	}
 	a.section("timeline")
 	if len(r.Events) == 0 {
@@ -322,16 +325,6 @@ func (a *app) printReport(r runReport) error {
 		})
 	}
 	return nil
-}
-
-func promptColumns() []column[events.PromptLayer] {
-	return []column[events.PromptLayer]{
-		{name: "layer", keep: true, text: func(l events.PromptLayer) string { return l.ID }},
-		{name: "source", keep: true, text: func(l events.PromptLayer) string { return l.Source }},
-		{name: "mode", keep: true, text: func(l events.PromptLayer) string { return l.Mode }},
-		{name: "digest", text: func(l events.PromptLayer) string { return shortKey(l.Digest) }},
-		{name: "taken out by", keep: true, text: func(l events.PromptLayer) string { return l.Off }},
-	}
 }
 
 func relatedColumns() []column[relativeView] {

@@ -35,7 +35,7 @@ func summary(p events.Payload) string {
 func runSummary(p events.Payload) string {
 	switch d := p.(type) {
 	case events.RunQueued:
-		return either(", ", "agent "+d.Agent, "key "+d.ClientKey, with("for ", d.Owner), "input "+string(d.Input))
+		return either(", ", "agent "+d.Agent, "key "+d.ClientKey, with("for ", d.Owner), askedWords(d.Prompt), "input "+string(d.Input))
 	case events.RunStarted:
 		s := fmt.Sprintf("worker %s, model %s, loop %s v%d, %s", d.Worker, d.Model, d.Loop, d.LoopVersion, plural(int64(len(d.Tools)), "tool"))
 		return either(", ", s, with("prompt of ", layerNames(d.PromptLayers)))

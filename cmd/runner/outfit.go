@@ -221,9 +221,13 @@ func (k *kit) loadAgents(models, names, namespaces []string) ([]*agents.Agent, e
 	if k.w.model != "" {
 		models = nil // what files say of theirs is not asked for
 	}
+	find, err := k.w.prompts.finder()
+	if err != nil {
+		return nil, err
+	}
 	load := agents.Loader{
 		Loops: []string{singleshot.Name, revise.Name}, Strategies: []loops.Loop{singleshot.New(), revise.New()},
-		Models: models, Roles: slices.Collect(maps.Keys(k.w.roles)), Tools: names, Namespaces: namespaces,
+		Models: models, Roles: slices.Collect(maps.Keys(k.w.roles)), Tools: names, Namespaces: namespaces, Skills: find,
 	}
 	w := k.w
 	as, err := w.agentFiles(load)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"github.com/daybookhq/daybook/agents/pathtrust"
 	"github.com/daybookhq/daybook/agents/prompt"
 	"github.com/daybookhq/daybook/agents/promptfile"
+	"github.com/daybookhq/daybook/agents/skill"
+	"github.com/daybookhq/daybook/tools"
 )
 
 // promptFlags say what is put upon the agents' own texts.
@@ -20,6 +24,7 @@ type promptFlags struct {
 	noAgentsMD, noSystemMD    bool
 	system                    string
 	trust                     []string
+	skills                    []string
 }
 
 // add adds the flags; workspace is the default of --workspace.
@@ -27,12 +32,35 @@ func (p *promptFlags) add(f *pflag.FlagSet, workspace string) {
 	f.StringVar(&p.config, "agents-config", "", "instead of --agents: directory with agents/NAME/AGENT.md and agents/SYSTEM.md; links that lead out of it are not read")
 	f.StringVar(&p.system, "system", "", "text that comes before everything in each agent's prompt, also before its own text")
 	f.StringVar(&p.workspace, "workspace", workspace, "directory with AGENTS.md, which is added to each agent's prompt if --trust says so; empty for none")
-	f.StringSliceVar(&p.trust, "trust", nil, "directory whose AGENTS.md may be read, links resolved (repeatable); default none")
+	f.StringSliceVar(&p.trust, "trust", nil, "directory whose AGENTS.md and skills may be read, links resolved (repeatable); default none")
+	f.StringSliceVar(&p.skills, "skills", nil, "directory with NAME/SKILL.md, for agents that name such a skill and have none of their own; --trust must name it too (repeatable)")
 	f.StringVar(&p.agentsMD, "agents-md-file", "", "file to read instead of the workspace's AGENTS.md; --trust holds for it too")
 	f.BoolVar(&p.noAgentsMD, "no-agents-md", false, "leave AGENTS.md out")
 	f.StringVar(&p.global, "global-root", "", "directory with "+promptfile.SystemMD+", which is added to each agent's prompt")
 	f.StringVar(&p.systemMD, "system-md-file", "", "file to read instead of it")
 	f.BoolVar(&p.noSystemMD, "no-system-md", false, "leave SYSTEM.md out")
+}
+
+// finder finds the skills that agents name: their own, then those of --skills, which
+// are read only where --trust says so, and are no more trusted than what strangers
+// write.
+func (p *promptFlags) finder() (func(file, name string) (*skill.Skill, error), error) {
+	trust, err := pathtrust.New(p.trust...)
+	if err != nil {
+		return nil, usagef("--trust: %w", err)
+	}
+	var dirs []skill.Dir
+	for _, d := range p.skills {
+		dirs = append(dirs, skill.Dir{Path: d, Allowed: trust, Trust: tools.External})
+	}
+	find := agents.SkillsOf(dirs...)
+	return func(file, name string) (*skill.Skill, error) {
+		s, err := find(file, name)
+		if errors.Is(err, pathtrust.ErrUntrusted) {
+			err = fmt.Errorf("%w: it may be read from the agent's own directory, or from one that --trust names, links resolved", err)
+		}
+		return s, err
+	}, nil
 }
 
 // files reads the layers that all agents have.

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookhq/daybook/agents/pathtrust"
+	"github.com/daybookhq/daybook/agents/prompt"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
@@ -27,6 +30,7 @@ type submitFlags struct {
 	notUntil string
 	budget   string
 	loop     string
+	prompt   string
 	wait     bool
 	timeout  time.Duration
 	output   string
@@ -68,6 +72,9 @@ somebody or something has to come first (ledgerctl why RUN).`,
 	f.DurationVar(&s.deadline, "deadline", 0, "time from now after which the run is stopped; 0 means none")
 	f.StringVar(&s.budget, "budget", "", "US dollars that the run may spend in all, with its retries and children; default what its agent says")
 	f.StringVar(&s.loop, "loop", "", `loop that the run works by: a name, or JSON with options such as {"strategy":"revise","max_revisions":1,"validators":["schema"]}; default its agent's`)
+	f.StringVar(&s.prompt, "prompt", "", "text that the run is told after everything else that its agent says, @FILE, or - for standard input")
+	f.BoolVar(&s.in.NoLayers, "no-layers", false, "leave out the layers that are put upon the agent's text: AGENTS.md, SYSTEM.md and the like")
+	f.StringSliceVar(&s.in.Skills, "skill", nil, "skill of the agent that the run follows from the beginning (repeatable)")
 	f.BoolVar(&s.wait, "wait", false, "wait until the run has ended or is parked, and print it")
 	f.DurationVar(&s.timeout, "timeout", 0, "with --wait: give up waiting after this time; 0 means never")
 	f.StringVarP(&s.output, "output", "o", "text", "text or json")
@@ -103,6 +110,9 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		}
 	}
 	if s.in.Loop, err = readLoop(s.loop); err != nil {
+		return err
+	}
+	if s.in.Prompt, err = a.readPrompt(s.prompt, s.input); err != nil {
 		return err
 	}
 	raw, err := a.readInput(s.input)
@@ -164,6 +174,33 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		return outcome(r)
 	}
 	return nil
+}
+
+// readPrompt reads --prompt: a text, @FILE, or - for standard input.
+func (a *app) readPrompt(s, input string) (string, error) {
+	var b []byte
+	var err error
+	switch {
+	case s == "-" && input == "-":
+		return "", usagef("--prompt and --input cannot both be standard input: write one into a file and give it as @FILE")
+	case s == "-":
+		b, err = io.ReadAll(io.LimitReader(a.in, prompt.MaxBytes+1))
+	case strings.HasPrefix(s, "@"):
+		b, err = pathtrust.Read(s[1:], prompt.MaxBytes)
+	default:
+		b = []byte(s)
+	}
+	if err != nil {
+		return "", usagef("--prompt: %w", err)
+	}
+	text, err := prompt.Text(b)
+	switch {
+	case err != nil:
+		return "", usagef("--prompt: %w", err)
+	case s != "" && strings.TrimSpace(text) == "":
+		return "", usagef("--prompt: it is empty; leave the flag out, or write what the run is to be told")
+	}
+	return strings.TrimSpace(text), nil
 }
 
 // readLoop reads --loop: a name, or an object.

@@ -75,6 +75,8 @@ var packages = map[string]string{
 
 	"agents":     "agents/... loops model internal/strictyaml tools tools/policy events redact internal/canonical",
 	"agents/...": "agents agents/... loops model internal/strictyaml tools events redact internal/canonical",
+	// What a skill needs is written as commands are narrowed; see docs/decisions/0033.
+	"agents/skill": "agents/internal/... agents/pathtrust agents/prompt tools tools/command events internal/strictyaml internal/canonical",
 
 	"ledger":            "events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"ledger/sqlstore":   "ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",

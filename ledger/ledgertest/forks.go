@@ -62,7 +62,9 @@ func (a *actor) openingOfFork(hash events.Hash) {
 }
 
 func testForkRow(t *testing.T, h Harness) {
-	loop := func(s *ledger.Submission) { s.Loop = mustSeal(t, map[string]string{"strategy": "other"}) }
+	loop := func(s *ledger.Submission) {
+		s.Loop, s.Prompt = mustSeal(t, map[string]string{"strategy": "other"}), mustSeal(t, map[string]string{"text": "T"})
+	}
 	a := start(t, h, ownedBy("ann"), inSession("s"), loop)
 	a.opening()
 	a.flush()
@@ -72,7 +74,7 @@ func testForkRow(t *testing.T, h Harness) {
 		t.Error(d)
 	}
 	if f.ForkOf != a.run.ID || f.ForkSeq != 2 || f.ForkEffects != ledger.ForkReplay || f.Root != a.run.Root || !f.Parent.IsZero() ||
-		f.State != ledger.Queued || f.Owner != "ann" || f.SessionID != "s" || f.Queue != a.run.Queue || f.Agent != a.run.Agent || string(f.Input) != "null" || string(f.Loop) != `{"strategy":"other"}` {
+		f.State != ledger.Queued || f.Owner != "ann" || f.SessionID != "s" || f.Queue != a.run.Queue || f.Agent != a.run.Agent || string(f.Input) != "null" || string(f.Loop) != `{"strategy":"other"}` || string(f.Prompt) != `{"text":"T"}` {
 		t.Errorf("fork: %+v", f)
 	}
 	fs := a.pending()

@@ -43,7 +43,7 @@ func (a *actor) sent() []events.Sealed {
 func (a *actor) opening() {
 	a.note(events.RunQueued{
 		Agent: a.run.Agent, Owner: a.run.Owner, Root: a.run.Root, Parent: a.run.Parent,
-		Input: a.run.Input, ClientKey: a.run.ClientKey, Queue: a.run.Queue, QueuedAt: a.run.CreatedAt, Loop: a.run.Loop,
+		Input: a.run.Input, ClientKey: a.run.ClientKey, Queue: a.run.Queue, QueuedAt: a.run.CreatedAt, Loop: a.run.Loop, Prompt: a.run.Prompt,
 	})
 	a.note(events.RunStarted{Worker: a.worker, Agent: a.run.Agent, Model: "m", Loop: "revise", LoopVersion: 1})
 }

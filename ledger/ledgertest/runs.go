@@ -130,6 +130,7 @@ func testSubmissionComesBack(t *testing.T, h Harness) {
 	s.DueAt, s.Deadline = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
 	s.ConcurrencyKey, s.MaxAttempts, s.Schedule = "k", 4, "nightly"
 	s.Loop = mustSeal(t, map[string]any{"strategy": "revise", "validators": []string{"v"}})
+	s.Prompt = mustSeal(t, map[string]any{"no_layers": true, "text": "Be kind."})
 	if _, _, err := h.Store.Submit(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func testSubmissionComesBack(t *testing.T, h Harness) {
 		ID: s.ID, Root: s.Root, Parent: s.Parent, Tenant: s.Tenant, Queue: s.Queue, Agent: s.Agent, Owner: "o", SessionID: "s",
 		ClientKey: s.ClientKey, Input: s.Input.Bytes(), Requires: s.Requires, Priority: 3, Trace: "00-x",
 		DueAt: events.Timestamp(s.DueAt), Deadline: events.Timestamp(s.Deadline), State: ledger.Queued,
-		ConcurrencyKey: "k", Attempt: 1, MaxAttempts: 4, Schedule: "nightly", Loop: s.Loop.Bytes(),
+		ConcurrencyKey: "k", Attempt: 1, MaxAttempts: 4, Schedule: "nightly", Loop: s.Loop.Bytes(), Prompt: s.Prompt.Bytes(),
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -78,11 +78,11 @@ func (s *Store) fork(ctx context.Context, tx Tx, id events.RunID, fact events.ID
 	if err != nil || existed {
 		return run, existed, err
 	}
-	err = one(tx.Exec(ctx, `UPDATE runs SET fork_of = $2, fork_seq = $3, fork_effects = $4, loop = $5, guard = $6 WHERE id = $1`, run.ID, r.Run, r.Seq, r.Effects, of.Loop, of.Guard))
+	err = one(tx.Exec(ctx, `UPDATE runs SET fork_of = $2, fork_seq = $3, fork_effects = $4, loop = $5, guard = $6, prompt = $7 WHERE id = $1`, run.ID, r.Run, r.Seq, r.Effects, of.Loop, of.Guard, of.Prompt))
 	if err != nil {
 		return ledger.Run{}, false, err
 	}
-	run.ForkOf, run.ForkSeq, run.ForkEffects, run.Loop, run.Guard = r.Run, r.Seq, r.Effects, of.Loop, of.Guard
+	run.ForkOf, run.ForkSeq, run.ForkEffects, run.Loop, run.Guard, run.Prompt = r.Run, r.Seq, r.Effects, of.Loop, of.Guard, of.Prompt
 	acted := events.OperatorActed{
 		Verb: "fork", By: r.By, Detail: fmt.Sprintf("run %s begins with this history up to event %d, effects %s", run.ID, r.Seq, r.Effects),
 	}

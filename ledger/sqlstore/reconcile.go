@@ -197,12 +197,12 @@ func (s *Store) RestoreRun(ctx context.Context, r ledger.LostRun) (detail string
 		}
 		_, err = tx.Exec(ctx, `
 			INSERT INTO runs (id, tenant, queue, agent, owner, session_id, root_id, parent_id, client_key, input_mac, input, requires, priority, trace,
-				created_at, due_at, deadline_at, state, clean, epoch, lease_until, retry_of, attempt, schedule, fork_of, fork_seq, fork_effects, loop, guard)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16, 'running', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)
+				created_at, due_at, deadline_at, state, clean, epoch, lease_until, retry_of, attempt, schedule, fork_of, fork_seq, fork_effects, loop, guard, prompt)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16, 'running', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)
 			ON CONFLICT (id) DO NOTHING`,
 			r.ID, r.First.Tenant, q.Queue, q.Agent, q.Owner, r.First.SessionID, q.Root, q.Parent, key, []byte{}, q.Input,
 			[]string{"agent/" + q.Agent}, q.Priority, r.First.Trace, stamp(q.QueuedAt), stamp(q.Deadline), false, r.Epoch, now,
-			q.RetryOf, max(q.Attempt, 1), q.Schedule, fork.Run, fork.Seq, fork.Effects, q.Loop, guard)
+			q.RetryOf, max(q.Attempt, 1), q.Schedule, fork.Run, fork.Seq, fork.Effects, q.Loop, guard, q.Prompt)
 		return err
 	})
 	if err != nil {

@@ -72,10 +72,10 @@ func (s *Store) nextAttempt(ctx context.Context, tx Tx, run ledger.Run, most int
 		n, err := tx.Exec(ctx, `
 			INSERT INTO runs (id, tenant, queue, agent, owner, session_id, root_id, parent_id, client_key, input_mac, input,
 				requires, priority, trace, created_at, due_at, deadline_at, state, concurrency_key, attempt, max_attempts, retry_of, schedule,
-				fork_of, fork_seq, fork_effects, loop, guard)
+				fork_of, fork_seq, fork_effects, loop, guard, prompt)
 			SELECT $1, r.tenant, r.queue, r.agent, r.owner, r.session_id, r.root_id, r.parent_id, $2, r.input_mac, r.input,
 				r.requires, r.priority, r.trace, $3, $4, r.deadline_at, 'queued', r.concurrency_key, r.attempt + 1, $5, r.id, r.schedule,
-				r.fork_of, r.fork_seq, r.fork_effects, r.loop, r.guard
+				r.fork_of, r.fork_seq, r.fork_effects, r.loop, r.guard, r.prompt
 			FROM runs r WHERE r.id = $6
 			ON CONFLICT (tenant, client_key) DO NOTHING`,
 			id, key, now, due, most, run.ID)

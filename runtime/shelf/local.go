@@ -28,6 +28,7 @@ func locals() []local {
 		plain("decline", builtin.Decline),
 		plain("think", builtin.Think),
 		plain("notes", builtin.Notes),
+		plain("load_skill", builtin.LoadSkill),
 		plain("recall_turns", builtin.RecallTurns),
 		{name: "escalate", settings: true, make: func(m *strictyaml.Map) (tools.Tool, error) {
 			return builtin.Escalate(builtin.EscalateConfig{Within: m.Duration("within")}), nil

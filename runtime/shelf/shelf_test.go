@@ -181,7 +181,7 @@ func TestNoChildren(t *testing.T) {
 func TestDefault(t *testing.T) {
 	s := shelf.Default()
 	for _, name := range []string{
-		"finish", "decline", "think", "notes", "escalate", "wait", "wait_for_signal", "calculate", "current_time", "date_math", "dates", "json_query",
+		"finish", "decline", "think", "notes", "load_skill", "escalate", "wait", "wait_for_signal", "calculate", "current_time", "date_math", "dates", "json_query",
 	} {
 		if !slices.Contains(s.Names(), name) {
 			t.Errorf("%s is not there", name)

@@ -60,6 +60,7 @@ func TestToolsConform(t *testing.T) {
 		{builtin.Dates(), `{"question":"30 days after 2026-03-01"}`, toolstest.ToolCase{}},
 		{builtin.JSONQuery(), `{"document":"{\"a\":[1]}","path":"a[0]"}`, toolstest.ToolCase{}},
 		{builtin.Notes(), `{"post":"buy a ferry ticket"}`, toolstest.ToolCase{Past: past{}}},
+		{builtin.LoadSkill(), `{"name":"refunds"}`, toolstest.ToolCase{Skills: skills{"refunds": {Text: "Ask first.", Trust: tools.Own}}}},
 		{builtin.Publish(builtin.PublishConfig{Publish: publish}), `{"name":"a.md","content":"# A","media_type":"text/markdown"}`, toolstest.ToolCase{Hostile: true}},
 		{builtin.Escalate(builtin.EscalateConfig{}), `{"question":"may I?","background":"it is late"}`, toolstest.ToolCase{HandsOff: true}},
 		{builtin.Wait(0), `{"seconds":60}`, toolstest.ToolCase{HandsOff: true}},

@@ -139,15 +139,3 @@ func quoted(q *syntax.DblQuoted) (string, error) {
 	}
 	return b.String(), nil
 }
-
-// isName reports whether s can be the name of a program, and nothing else.
-func isName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_'
-		if !letter && (i == 0 || c != '-' && c != '.' && c != '+') {
-			return false
-		}
-	}
-	return s != ""
-}

@@ -161,7 +161,7 @@ func endedContext(tb testing.TB, p Probe) {
 		defer func() { back <- recover() }()
 		_, _ = p.Tool.Call(ctx, &tools.Invocation{
 			Arguments: p.Arguments, Call: call.ID, Attempt: 1, OpKey: "toolstest", Run: p.Run.ID, Tenant: p.Run.Tenant, SessionID: p.Run.Session,
-			Spawner: p.Spawner, Past: p.Past, Recaller: p.Recaller, Progress: func(string, any) {},
+			Spawner: p.Spawner, Past: p.Past, Recaller: p.Recaller, Skills: p.Skills, Progress: func(string, any) {},
 		})
 	}()
 	patience := time.NewTimer(time.Minute)

@@ -30,6 +30,7 @@ type Probe struct {
 	Spawner    tools.Spawner // starts child runs; nil where there are none
 	Past       tools.Past    // what the run has done before; nil where nobody knows
 	Recaller   tools.Recaller
+	Skills     tools.Skills // those that the run may load; nil where there are none
 	// Run is where the call happens; nil means a new run of a new ledger.
 	Run  *Run
 	Call events.CallID // the first call of turn 1 if zero
@@ -68,7 +69,7 @@ func DispatchAndCollect(tb testing.TB, p Probe) (tools.Disposition, []events.Pay
 // env is the run with what the probe adds to it.
 func (p *Probe) env() tools.Env {
 	env := p.Run.Env()
-	env.Spawner, env.Past, env.Recaller = p.Spawner, p.Past, p.Recaller
+	env.Spawner, env.Past, env.Recaller, env.Skills = p.Spawner, p.Past, p.Recaller, p.Skills
 	return env
 }
 
@@ -100,6 +101,7 @@ type ToolCase struct {
 	Spawner        tools.Spawner
 	Past           tools.Past
 	Recaller       tools.Recaller
+	Skills         tools.Skills
 	// HandsOff: a valid call is no success here, its outcome comes from outside.
 	HandsOff bool
 	// Hostile lets a destructive tool be called with odd arguments too, and with a
@@ -115,7 +117,7 @@ func TestTool(tb testing.TB, t tools.Tool, c ToolCase) {
 	tb.Helper()
 	p := Probe{
 		Tool: t, Arguments: c.ValidArguments, Filters: c.Filters, Permission: c.Permission, Validate: c.Validate, Secrets: c.Secrets,
-		Spawner: c.Spawner, Past: c.Past, Recaller: c.Recaller,
+		Spawner: c.Spawner, Past: c.Past, Recaller: c.Recaller, Skills: c.Skills,
 	}
 	unknown := p
 	unknown.Name = "toolstest_no_such_tool"

@@ -88,6 +88,12 @@ type past struct{}
 
 func (past) Completed(string) []tools.PastCall { return nil }
 
+type skills struct{}
+
+func (skills) Skill(context.Context, string) (tools.SkillText, error) {
+	return tools.SkillText{Text: "Ask first.", Trust: tools.Own}, nil
+}
+
 // table is every tool on the shelf, with the outside world played by servers of
 // the test's.
 func table(t *testing.T) []entry {
@@ -109,6 +115,7 @@ func withoutNetwork(t *testing.T) []entry {
 		{"builtin", builtin.Dates(), `{"question":"30 days after 2026-03-01"}`, toolstest.ToolCase{}},
 		{"builtin", builtin.JSONQuery(), `{"document":"{\"a\":[1]}","path":"a[0]"}`, toolstest.ToolCase{}},
 		{"builtin", builtin.Notes(), `{"post":"buy a ferry ticket"}`, toolstest.ToolCase{Past: past{}}},
+		{"builtin", builtin.LoadSkill(), `{"name":"refunds"}`, toolstest.ToolCase{Skills: skills{}}},
 		{"builtin", builtin.Publish(builtin.PublishConfig{Publish: publish}), `{"name":"a.md","content":"# A","media_type":"text/markdown"}`, toolstest.ToolCase{Hostile: true}},
 		{"builtin", builtin.Escalate(builtin.EscalateConfig{}), `{"question":"may I?","background":"it is late"}`, handsOff},
 		{"builtin", builtin.Wait(0), `{"seconds":60}`, handsOff},
