@@ -147,7 +147,7 @@ func spawnChild(ctx context.Context, inv *tools.Invocation) (any, error) {
 	if err := json.Unmarshal(inv.Arguments, &in); err != nil {
 		return nil, err
 	}
-	child, err := inv.Spawner.Spawn(ctx, inv, tools.Spawn{Agent: in.Agent, Input: in.Input, Trust: tools.External})
+	child, err := inv.Spawner.Spawn(ctx, inv, tools.Spawn{Agent: in.Agent, Input: in.Input, Trust: tools.Own})
 	if err != nil {
 		return nil, err
 	}
