@@ -53,7 +53,9 @@ func (j job) run(ctx context.Context) (result, error) {
 	if err := c.Start(); err != nil {
 		return result{}, tools.NoEffect(fmt.Errorf("%s could not be started: %w", j.name, err))
 	}
+	release := process.Guard(c)
 	err := process.Reap(c)
+	release()
 	var exit *exec.ExitError
 	switch {
 	case err == nil, inner.Err() == nil && errors.As(err, &exit):

@@ -136,7 +136,7 @@ func (t *roundTrip) rest(r *http.Request, x *exchange) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return give(fmt.Errorf("%w: %s", errNoRest, statusText(resp.StatusCode)))
 	}
-	resp.Body = &limited{ReadCloser: resp.Body, left: 4 * maxMessage}
+	resp.Body = newEventStream(r.Context(), &limited{ReadCloser: resp.Body, left: 4 * maxMessage}, x)
 	return resp, nil
 }
 
@@ -148,7 +148,7 @@ func answerOf(r *http.Request, resp *http.Response, x *exchange) (*http.Response
 	case resp.StatusCode == http.StatusNotFound && r.Header.Get(sessionHeader) != "":
 		return resp, nil // the session is gone: the SDK ends it
 	case resp.StatusCode >= 200 && resp.StatusCode < 300 && typ == "text/event-stream":
-		resp.Body = &limited{ReadCloser: resp.Body, left: 4 * maxMessage}
+		resp.Body = newEventStream(r.Context(), &limited{ReadCloser: resp.Body, left: 4 * maxMessage}, x)
 		return resp, nil
 	}
 	body, err := io.ReadAll(&limited{ReadCloser: resp.Body, left: maxMessage})

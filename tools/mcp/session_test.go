@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -139,6 +140,46 @@ func TestBrokenStreamLeavesOthersAlone(t *testing.T) {
 	waitFor(t, "the other is at work", func() bool { return p.noted(mcptest.Executed) == 1 })
 	if d, _ := p.try(s, "wild__break", `{"id":"broken"}`); d.State != tools.StateInDoubt {
 		t.Errorf("%+v, want it in doubt", d)
+	}
+	p.http.Release()
+	if d := <-other; d.Result.Output != "done slow" {
+		t.Errorf("the other call: %+v", d)
+	}
+	if n := p.noted(mcptest.Started); n != 1 {
+		t.Errorf("%d sessions, want one", n)
+	}
+}
+
+// Neither does an answer with an event in it that is no message. What the protocol
+// of events allows is no fault.
+func TestEventThatIsNoMessage(t *testing.T) {
+	p := overHTTP(t)
+	s := p.open(nil)
+	other := make(chan tools.Disposition, 1)
+	go func() {
+		d, _ := p.try(s, "wild__slow", `{"id":"slow"}`)
+		other <- d
+	}()
+	waitFor(t, "the other is at work", func() bool { return p.noted(mcptest.Executed) == 1 })
+	for name, tt := range map[string]struct {
+		how   string
+		doubt bool
+	}{
+		"no JSON":                  {"data: {\"jsonrpc\": \"2.0\", \"result\": [}\n\n", true},
+		"no message":               {"data: {\"jsonrpc\": \"2.0\"}\n\n", true},
+		"half a message":           {"data: {\n\n", true},
+		"a name of another kind":   {"event: weather\ndata: rain\n\n", false},
+		"a field without a value":  {"nonsense\ndata\n\n", false},
+		"a comment":                {": hello\n\n", false},
+		"a line that is very long": {": " + strings.Repeat("x", 1<<16) + "\n\n", false},
+	} {
+		how, err := json.Marshal(map[string]string{"id": name, "how": tt.how})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, _ := p.try(s, "wild__break", string(how)); (d.State == tools.StateInDoubt) != tt.doubt {
+			t.Errorf("%s: %+v, want it in doubt: %t", name, d, tt.doubt)
+		}
 	}
 	p.http.Release()
 	if d := <-other; d.Result.Output != "done slow" {

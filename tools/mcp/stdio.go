@@ -88,7 +88,9 @@ func (s *server) run() (*program, error) {
 		return nil, errors.Join(fmt.Errorf("its program could not be started: %w", err), p.in.Close(), p.out.Close())
 	}
 	s.wg.Go(func() {
+		release := process.Guard(c)
 		_ = process.Reap(c) // how it ended tells nothing that its silence does not
+		release()
 		if f, ok := redacted.(interface{ Flush() error }); ok {
 			_ = f.Flush() // into memory
 		}

@@ -5,12 +5,15 @@ package process_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/daybookhq/daybook/internal/testenv"
 	"github.com/daybookhq/daybook/tools/internal/process"
 )
 
@@ -36,6 +39,16 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			os.Exit(0)
+		case "guard": // until it is killed, with a child that has one of its own
+			c := exec.CommandContext(context.Background(), "/bin/sh", "-c", `"$0" hang & echo $! $$; wait`, os.Args[0])
+			c.Stdout = os.Stdout
+			process.Group(c)
+			if err := c.Start(); err != nil {
+				os.Exit(1)
+			}
+			defer process.Guard(c)()
+			_ = process.Reap(c)
+			os.Exit(0)
 		case "debug":
 			process.ShutdownDebug("by hand", "one", 1)
 			os.Exit(0)
@@ -59,6 +72,77 @@ func traced(t *testing.T, act, value string) string {
 		t.Errorf("it wrote %q to standard output", stdout.String())
 	}
 	return stderr.String()
+}
+
+// Whoever is killed by SIGKILL kills nobody: the guard does, whom it has started
+// and whom those have, though they look at nothing.
+func TestGuard(t *testing.T) {
+	c := exec.CommandContext(t.Context(), os.Args[0], "guard")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var child, head int
+	if _, err := fmt.Fscan(out, &child, &head); err != nil {
+		t.Fatal(err)
+	}
+	if testenv.Gone(child) || testenv.Gone(head) {
+		t.Fatal("the programs have ended by themselves")
+	}
+	// The guard is there: a process of the killed one beside the program.
+	deadline := time.Now().Add(time.Minute)
+	for !guarded(t, c.Process.Pid) {
+		if time.Now().After(deadline) {
+			t.Fatal("there is no guard")
+		}
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	for !testenv.Gone(child) || !testenv.Gone(head) {
+		if time.Now().After(deadline) {
+			t.Fatalf("a minute after the kill the programs %d and %d are there", head, child)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// guarded reports whether a process has a child that is a guard.
+func guarded(t *testing.T, pid int) bool {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(lines) == 0 {
+		t.Fatalf("no processes under /proc: %v", err)
+	}
+	for _, name := range lines {
+		line, _ := os.ReadFile(name)
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "stat"))
+		if strings.Contains(string(line), "daybook-guard") && strings.Contains(string(stat), fmt.Sprintf(" %d ", pid)) {
+			return true
+		}
+	}
+	return false
+}
+
+// A guard that is released kills nobody and leaves nothing behind.
+func TestGuardReleased(t *testing.T) {
+	c := exec.CommandContext(t.Context(), os.Args[0], "debug")
+	process.Group(c)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	release := process.Guard(c)
+	if err := process.Reap(c); err != nil {
+		t.Error(err)
+	}
+	release()
+	if left := testenv.Children(t); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
 }
 
 func TestShutdownDebug(t *testing.T) {

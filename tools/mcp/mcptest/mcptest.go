@@ -51,6 +51,8 @@ const (
 	Called    = "called"    // a call came in: its name
 	Spawned   = "spawned"   // another program was started: its process id
 	Answered  = "answered"  // somebody answered what it had asked
+	Keys      = "keys"      // "keyed" did its work: the key
+	Process   = "process"   // the program began: its process id
 	Resume    = "resume"    // noted by the test: "pause" goes on
 )
 
@@ -131,6 +133,7 @@ func (s *Server) tools() []object {
 		tool("crash", "Ends without doing anything.", nil),
 		tool("slow", "Does the work and answers when it is told to; over HTTP.", nil),
 		tool("hang", "Does the work and never answers.", nil),
+		tool("keyed", "Does the work and never answers; asked again under the same key, says that it was done.", nil),
 		tool("flood", "Answers with many bytes, or asks a thousand things.", nil),
 		tool("malformed", "Does the work and answers with what is no JSON.", nil),
 		tool("change", "Changes what work is.", nil),
@@ -233,6 +236,14 @@ func (s *Server) call(m message, c call, w wire, answer func(any)) {
 		s.Note(Executed, c.Arguments.ID)
 		<-s.release()
 		answer(text("done " + c.Arguments.ID))
+	case "keyed":
+		key := string(c.Meta["io.github.daybookhq/idempotency-key"])
+		if b, _ := os.ReadFile(filepath.Join(s.Dir, Keys)); strings.Contains(string(b), key) { // not there: no key yet
+			answer(text("was done"))
+			return
+		}
+		s.Note(Keys, key)
+		fallthrough
 	case "hang":
 		s.Note(Executed, c.Arguments.ID)
 		for c.Arguments.How == "deaf" {
@@ -285,6 +296,11 @@ func (s *Server) call(m message, c call, w wire, answer func(any)) {
 		answer(text("went on"))
 	case "break":
 		s.Note(Executed, c.Arguments.ID)
+		if c.Arguments.How != "" { // over HTTP: the answer begins with what is no event of the protocol
+			w.raw(c.Arguments.How)
+			answer(text("done " + c.Arguments.ID))
+			return
+		}
 		w.raw("id: 1\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n")
 	default:
 		s.says(m, c, w, answer)

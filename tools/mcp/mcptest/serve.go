@@ -188,8 +188,8 @@ func (w *exchange) send(m message) {
 
 func (w *exchange) raw(text string) {
 	typ := "application/json"
-	if strings.HasPrefix(text, "id: ") {
-		typ = "text/event-stream"
+	if strings.HasSuffix(text, "\n\n") { // as events end
+		typ, w.streamed = "text/event-stream", true
 	}
 	w.rw.Header().Set("Content-Type", typ)
 	_, _ = io.WriteString(w.rw, text)

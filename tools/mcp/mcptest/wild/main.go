@@ -4,11 +4,13 @@ package main
 
 import (
 	"os"
+	"strconv"
 
 	"github.com/daybookhq/daybook/tools/mcp/mcptest"
 )
 
 func main() {
 	s := &mcptest.Server{Dir: os.Getenv("MCPTEST_DIR"), Secret: os.Getenv("API_KEY")}
+	s.Note(mcptest.Process, strconv.Itoa(os.Getpid()))
 	s.Stdio(os.Stdin, os.Stdout)
 }
