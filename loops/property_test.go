@@ -67,6 +67,10 @@ func payload(t *rapid.T, epoch *uint64) events.Payload {
 			events.ToolExecutionProgress{Call: c},
 			events.TimerFired{},
 			events.SignalReceived{},
+			events.StepPlanned{Step: attempt, Op: events.OpCalls, Turn: turn, Calls: []events.ToolCall{{Name: "x", Arguments: json.RawMessage(`{}`)}, {Name: "y", Arguments: json.RawMessage(`{}`)}}},
+			events.StepPlanned{Step: attempt, Op: events.OpModel, Turn: turn, Text: "?", Tools: yes},
+			events.StepPlanned{Step: attempt, Op: events.OpArtifact, Turn: turn, Name: "a"},
+			events.StepPlanned{Step: attempt, Op: events.OpPatch, Name: "p"},
 		}).Draw(t, "other")
 	default:
 		return rapid.SampledFrom([]events.Payload{

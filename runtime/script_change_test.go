@@ -249,6 +249,38 @@ func TestBrokenScriptsEndOnlyTheirRun(t *testing.T) {
 	k.stop(t)
 }
 
+// However many steps it has, code runs from its top once for each lease, and not
+// for each step.
+func TestScriptRunsOncePerLease(t *testing.T) {
+	var began, went atomic.Int64
+	const steps = 60
+	w := newWorld(t, judge, echo(tools.Readonly)).scripts(coded(1, func(s *script.Script, _ order) (any, error) {
+		began.Add(1)
+		for i := range steps {
+			if i == steps/2 {
+				s.Await("go", 0)
+			}
+			s.Tool("echo", text{fmt.Sprint(i)})
+			went.Add(1)
+		}
+		return nil, nil
+	}))
+	w.start()
+	id := w.submit(order{}).ID
+	w.parkedFor(id, events.ParkSignal)
+	w.signal(id)
+	w.wait(id, false)
+	leases := int64(1)
+	for _, e := range w.history(id) {
+		if _, ok := e.Data.(events.RunResumed); ok {
+			leases++
+		}
+	}
+	if began.Load() != leases || went.Load() > leases*steps {
+		t.Errorf("over %d leases it began %d times and made %d steps", leases, began.Load(), went.Load())
+	}
+}
+
 // A model cannot wait, or start runs, by the names of a script's own tools.
 func TestModelsHaveNoUseOfAScriptsTools(t *testing.T) {
 	w := newWorld(t, listener(func(r model.Request) model.Response {
