@@ -42,6 +42,7 @@ func parts() []part {
 		{"fold", "fold of a long history with its decisions", foldPart},
 		{"queue", "no-op runs, enqueue to start, resume of a long run", queuePart},
 		{"growth", "the same work in ever longer runs", growthPart},
+		{"stored", "bytes that a turn stores in ever longer runs, with and without compaction", storedPart},
 	}
 }
 

@@ -230,7 +230,11 @@ func purpose(p string) string {
 
 func compactionSummary(d events.TranscriptCompacted) string {
 	what := plural(int64(d.Span.To-d.Span.From), "message")
-	if d.Span.FirstTurn > 0 {
+	switch {
+	case d.Span.FirstTurn == 0:
+	case d.Span.FirstTurn == d.Span.LastTurn:
+		what += fmt.Sprintf(" of turn %d", d.Span.FirstTurn)
+	default:
 		what += fmt.Sprintf(" of turns %d to %d", d.Span.FirstTurn, d.Span.LastTurn)
 	}
 	why := "the window is filling up"

@@ -29,6 +29,7 @@ func (w talk) fill() {
 	w.doubt()
 	w.hostile()
 	w.family()
+	w.compacted()
 }
 
 func (w talk) submitted(name string, s ledger.Submission) *holder {
@@ -185,4 +186,28 @@ func (w talk) family() {
 	h.note(events.ModelCallStarted{Turn: 1, Attempt: 1, Model: "claude-x", Messages: 1})
 	h.flush()
 	w.check(w.st.Signal(w.ctx, next.ID, ledger.Signal{Name: "hurry", From: "ada"}))
+}
+
+// compacted: a request that is too long, a model that fails to sum up and then does,
+// and the answer behind it.
+func (w talk) compacted() {
+	h := w.submitted("compacted", ledger.Submission{})
+	h.asks(events.ModelCallFinished{Turn: 1, Text: "I look.", ToolCalls: calls(`search {"for":"order 9"}`), Usage: events.Usage{Input: 100, Output: 10}, Cost: price(1_000_000_000)})
+	h.note(events.ToolExecutionStarted{Call: events.CallID{Turn: 1}, Attempt: 1, Tool: "search", Effect: "readonly", Arguments: json.RawMessage(`{"for":"order 9"}`), At: w.now})
+	h.note(events.ToolExecutionFinished{Call: events.CallID{Turn: 1}, Attempt: 1, Tool: "search", Result: events.ToolResult{Status: "completed", Output: "found"}, At: w.now})
+	h.note(events.TurnStarted{Turn: 2})
+	h.note(events.ModelCallStarted{Turn: 2, Attempt: 1, Model: "claude-x", Messages: 3})
+	h.note(events.ModelCallError{Turn: 2, Attempt: 1, Model: "claude-x", Error: events.ErrorInfo{Kind: events.KindContextFull, Message: "prompt is too long"}, LatencyMS: 90})
+	span := events.Span{From: 1, To: 3, FirstTurn: 1, LastTurn: 1}
+	h.note(events.ModelCallStarted{Turn: 2, Attempt: 2, Model: "claude-x", Messages: 1, Purpose: events.PurposeCompaction, Compacts: &span})
+	h.note(events.ModelCallError{Turn: 2, Attempt: 2, Model: "claude-x", Purpose: events.PurposeCompaction, Error: events.ErrorInfo{Kind: "overloaded", Message: "529: try later"}, Retryable: true, LatencyMS: 30})
+	h.note(events.ModelCallStarted{Turn: 2, Attempt: 3, Model: "claude-x", Messages: 1, Purpose: events.PurposeCompaction, Compacts: &span})
+	h.note(events.ModelCallFinished{
+		Turn: 2, Attempt: 3, Model: "claude-x", ServedModel: "claude-x-2026-01", Purpose: events.PurposeCompaction, Text: "Order 9 was found.", StopReason: "end_turn",
+		Usage: events.Usage{Input: 90, Output: 5}, LatencyMS: 700, Cost: price(500_000_000),
+	})
+	h.note(events.TranscriptCompacted{Turn: 2, Span: span, By: events.CompactedBySummary, Because: "refused", Text: "Order 9 was found.", Attempt: 3, Trust: "own"})
+	h.asks(events.ModelCallFinished{Turn: 2, Attempt: 4, Text: "It is there.", StopReason: "end_turn", Usage: events.Usage{Input: 40, Output: 4}, Cost: price(300_000_000), LatencyMS: 400})
+	h.finish(events.RunFinished{StoppedBy: events.StoppedByFinish, Output: json.RawMessage(`"It is there."`), Turns: 2},
+		ledger.Ending{State: ledger.Finished, StoppedBy: events.StoppedByFinish, Result: json.RawMessage(`"It is there."`)})
 }

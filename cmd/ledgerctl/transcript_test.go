@@ -72,6 +72,7 @@ func TestTranscript(t *testing.T) {
 		{"hostile", 40, formatTable, transcriptFlags{full: true}},
 		{"parent", 80, formatTable, transcriptFlags{}},
 		{"again", 80, formatTable, transcriptFlags{}},
+		{"compacted", 80, formatTable, transcriptFlags{}},
 	} {
 		name := fmt.Sprintf("%s.%s.%d", tt.run, tt.output, tt.width)
 		t.Run(name, func(t *testing.T) {

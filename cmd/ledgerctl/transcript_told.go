@@ -125,11 +125,15 @@ func (t *teller) model(v *toldView, p events.Payload, rows ledger.Rows) {
 			v.label, v.tone = "late answer", dim
 			return
 		}
+		if d.Purpose != "" { // no answer to anybody in the conversation
+			v.Kind, v.label, v.Text, v.ToolCalls, v.Reasoning, v.tone = toldNote, "model call "+purpose(d.Purpose), "", nil, "", dim
+			return
+		}
 		if d.Turn == t.cur.turn {
 			t.cur.asked = d.ToolCalls
 		}
 	case events.ModelCallError:
-		v.Kind, v.label, v.tone = toldFailure, fmt.Sprintf("attempt %d failed", d.Attempt), red
+		v.Kind, v.label, v.tone = toldFailure, either(" ", fmt.Sprintf("attempt %d", d.Attempt), purpose(d.Purpose), "failed"), red
 		v.Turn, v.Attempt, v.Model, v.Status, v.Text, v.Until = d.Turn, d.Attempt, d.Model, d.Error.Kind, d.Error.Message, d.RetryAt
 		if d.Retryable {
 			v.label, v.tone = v.label+", is tried again", yellow
@@ -237,6 +241,8 @@ func (t *teller) outside(v *toldView, p events.Payload) {
 		v.Text = either(", ", fmt.Sprintf("%s ended: %s", d.Child, d.StoppedBy), d.Error)
 	case events.OperatorActed:
 		v.label, v.By, v.tone = "operator", d.By, yellow
+	case events.TranscriptCompacted:
+		v.Status, v.tone = d.By, yellow
 	case events.ArtifactValidationFinished, events.ArtifactRevisionStarted, events.ArtifactFinished, events.ArtifactFailed:
 		v.Kind = toldArtifact
 		artifactTold(v, p)
