@@ -16,7 +16,7 @@ export GORACE ?= atexit_sleep_ms=0
 TAGGED := $(wildcard internal/fault e2e)
 FAULTS := -tags daybook_faults
 
-.PHONY: help test test-run check fmt vet tidy staticcheck arch generate models mutations mutations-quick simulation torture bench images fuzz
+.PHONY: release-check help test test-run check fmt vet tidy staticcheck arch generate models mutations mutations-quick simulation torture bench images fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,15 @@ fuzz: ## every fuzz target for a minute, one at a time (FUZZ=./tools/extract FUZ
 BENCH ?= # flags, such as -parts=calls,effects -time=20s -o json
 bench: ## ratios to raw publishes and commits (docs/performance.md), on a PostgreSQL server whose data is on disk
 	go run ./internal/testenv/cmd/withpostgres -disk -- go run ./bench $(BENCH)
+
+PLATFORMS ?= linux/amd64 # GOOS/GOARCH, several with spaces between
+release-check: check test ## check, tests, and every program for the platforms that we name; publishes nothing
+	@for p in $(PLATFORMS); do \
+	  for c in runner ledgerctl; do \
+	    echo "== $$c for $$p"; \
+	    GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build -trimpath -o /dev/null ./cmd/$$c; \
+	  done; \
+	done
 
 images: ## the container image of docker-compose.yml
 	docker compose build
