@@ -62,6 +62,11 @@ type Agent struct {
 	Policy *policy.List
 	// PolicyTests are what the rules are tested with. They are not part of the hash.
 	PolicyTests []policy.Case
+	// Validate names the host's validator that looks at each call, instead of the
+	// host's own default; empty = that default. Middleware names what of the host's
+	// sees calls before they are allowed, after the host's own, in this order.
+	Validate   string
+	Middleware []string
 	// ApprovalTimeout is how long a person may take; zero means a day.
 	ApprovalTimeout time.Duration
 	// Compaction says when and how a transcript is compacted; nil = never. Its Window
@@ -129,6 +134,8 @@ func (a *Agent) Hash() events.Hash {
 		LoopOptions json.RawMessage     `json:"loop_options,omitempty"`
 		Fallbacks   []string            `json:"fallbacks,omitempty"`
 		Policy      []events.PolicyRule `json:"policy,omitempty"`
+		Validate    string              `json:"validate,omitempty"`
+		Middleware  []string            `json:"middleware,omitempty"`
 
 		Compaction *events.Compaction `json:"compaction,omitempty"`
 
@@ -137,7 +144,7 @@ func (a *Agent) Hash() events.Hash {
 		Skills []skillHash     `json:"skills,omitempty"`
 	}{
 		a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint,
-		a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules, a.Compaction, a.callees(), a.Input, a.skills(),
+		a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules, a.Validate, a.Middleware, a.Compaction, a.callees(), a.Input, a.skills(),
 	})
 	if err != nil {
 		// Only text that is not UTF-8 and options that are not JSON fail, and Parse lets none in.

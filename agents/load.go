@@ -180,6 +180,7 @@ func (l Loader) read(m *strictyaml.Map, file string) *Agent {
 		m.Fault("taint", "want allow, ask or deny: what becomes of a destructive call once text from outside has come in; got %q", a.Taint)
 	}
 	l.readPolicy(m, a)
+	readHooks(m, a)
 	a.ApprovalTimeout = m.Duration("approval_timeout")
 	if rm := m.Map("retry"); rm != nil {
 		a.Retry = Retry{MaxAttempts: int(rm.Int("max_attempts", 1)), Backoff: rm.Duration("backoff"), MaxBackoff: rm.Duration("max_backoff")}

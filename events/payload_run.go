@@ -150,6 +150,9 @@ type RunStarted struct {
 	Compaction *Compaction `json:"compaction,omitempty"`
 	// Skills are those that the run follows, and those that it may load.
 	Skills []Skill `json:"skills,omitempty"`
+	// CallValidator and Middleware name the host's code that looks at tool calls.
+	CallValidator string   `json:"call_validator,omitempty"`
+	Middleware    []string `json:"middleware,omitempty"`
 }
 
 // Skill is one that a run is bound to. It grants nothing.

@@ -67,6 +67,10 @@ type Config struct {
 	// Dispatch configures the tool pipeline; Redactor and Secrets are filled in.
 	Dispatch tools.Config
 	Agents   []*agents.Agent
+	// CallValidators and CallMiddleware are the host's code that agents name
+	// (validate, middleware). A run that names one waits for a worker that has it.
+	CallValidators map[string]CallValidator
+	CallMiddleware map[string]CallMiddleware
 	// Policy are the operator's rules about the calls of all agents, beside their
 	// own: the stricter counts. Nil for none.
 	Policy *rules.List

@@ -149,6 +149,10 @@ func (s *session) bind(ctx context.Context) error {
 	for _, b := range started.Tools {
 		s.agent.Tools = append(s.agent.Tools, b.Name)
 	}
+	s.agent.Validate, s.agent.Middleware = started.CallValidator, started.Middleware
+	if err := s.w.cfg.lacksHooks(s.agent.Validate, s.agent.Middleware); err != nil {
+		return fmt.Errorf("run %s wants %w: %w", s.run.ID, err, errUnworkable)
+	}
 	s.disp = s.w.dispatcher(s.red, s.run.Tenant, &s.agent, s.agent.Tools)
 	var err error
 	if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, started.Policy, s.parentPolicy()); err != nil {
@@ -193,6 +197,7 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent, in asked, h
 		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators,
 		Tools: stricter(bindTeam(&a, s.disp.Bindings()), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
 		Policy: s.policy.event(), PromptLayers: layers, Skills: skills, Compaction: s.w.compaction(a, chain),
+		CallValidator: a.Validate, Middleware: a.Middleware,
 	})
 }
 

@@ -107,7 +107,7 @@ func depth(parent, root events.RunID) int {
 
 // checkRules finds rules about tools that there are not, and ones that ask about
 // calls that the ledger does not decide about.
-func checkRules(operator *rules.List, as []*agents.Agent, reg *tools.Registry) (errs []error) {
+func (w *Worker) checkRules(operator *rules.List, as []*agents.Agent, reg *tools.Registry) (errs []error) {
 	var all []rules.Tool
 	var names []string
 	for _, t := range reg.Tools() {
@@ -118,12 +118,13 @@ func checkRules(operator *rules.List, as []*agents.Agent, reg *tools.Registry) (
 	}
 	for _, a := range as {
 		var own []rules.Tool
-		for _, name := range a.Tools {
-			if t, ok := reg.Lookup(name); ok {
+		team := w.registry(a)
+		for _, name := range a.ToolNames() {
+			if t, ok := team.Lookup(name); ok {
 				own = append(own, ruledTool(t.Definition()))
 			}
 		}
-		for _, err := range append(a.Policy.CheckNames(a.Tools), a.Policy.CheckAsks(own)...) {
+		for _, err := range append(a.Policy.CheckNames(a.ToolNames()), a.Policy.CheckAsks(own)...) {
 			where := fmt.Sprintf("agent %q", a.Name)
 			var f *rules.Fault
 			if errors.As(err, &f) && f.Line > 0 && a.Path != "" {

@@ -365,6 +365,17 @@ func TestRulesAreCheckedBeforeTheWorkerStarts(t *testing.T) {
 	w := newWorld(t, scripted.Script(finish))
 	j := w.stream.Journal("x")
 	defer j.Close(t.Context())
+	_, err = runtime.NewWorker(runtime.Config{
+		Name: "x", Ledger: w.store, Journal: j, Redactor: w.red, Tools: reg, CatchUp: func(context.Context, string) error { return nil }, Models: map[string]model.Model{"m": w.model},
+		CallValidators: map[string]runtime.CallValidator{"strict": nil},
+		Agents: []*agents.Agent{
+			{Name: "x", Model: "m", Loop: "singleshot", Prompt: "p", Validate: "stirct"}, {Name: "y", Model: "m", Loop: "singleshot", Prompt: "p", Middleware: []string{"log"}},
+		},
+	})
+	if err == nil || !strings.Contains(err.Error(), `agent "x" wants validator "stirct", which this worker does not have; it has strict`) ||
+		!strings.Contains(err.Error(), `agent "y" wants middleware "log", which this worker does not have; it has none`) {
+		t.Errorf("names of the host's code: %v", err)
+	}
 	for when, want := range map[string]string{
 		`tool.name == "pya"`: `agents/x/AGENT.md:7: policy: rule 1: when: there is no tool "pya", so this guards nothing; did you mean "pay"?`,
 		`tainted`:            `agents/x/AGENT.md:7: policy: rule 1: then: ask may hold for calls of echo (readonly): approvals guard destructive calls`,

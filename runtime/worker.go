@@ -94,6 +94,9 @@ func NewWorker(cfg Config) (*Worker, error) {
 		errs = append(errs, checkApprove(a, cfg.Tools)...)
 		errs = append(errs, checkTeam(a, cfg.Tools)...)
 		errs = append(errs, checkSkills(a)...)
+		if err := cfg.lacksHooks(a.Validate, a.Middleware); err != nil {
+			errs = append(errs, fmt.Errorf("agent %q wants %w", a.Name, err))
+		}
 		if _, err := compose(a, asked{}); err != nil {
 			errs = append(errs, fmt.Errorf("agent %q: %w", a.Name, err))
 		}
@@ -105,9 +108,11 @@ func NewWorker(cfg Config) (*Worker, error) {
 			}
 		}
 	}
-	errs = append(errs, checkRules(cfg.Policy, cfg.Agents, cfg.Tools)...)
 	if err := agents.CheckTeam(cfg.Agents); err != nil {
 		errs = append(errs, err)
+	}
+	if len(errs) == 0 {
+		errs = w.checkRules(cfg.Policy, cfg.Agents, cfg.Tools)
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("worker config: %w", errors.Join(errs...))
@@ -121,6 +126,7 @@ func (w *Worker) dispatcher(red *redact.Redactor, tenant string, a *agents.Agent
 	if len(a.Agents) > 0 {
 		key += "\x00\x00" + a.Name
 	}
+	key += "\x00\x01" + a.Validate + "\x00" + strings.Join(a.Middleware, "\x00")
 	if d, ok := w.disps.Load(key); ok {
 		return d.(*tools.Dispatcher)
 	}
@@ -133,6 +139,7 @@ func (w *Worker) dispatcher(red *redact.Redactor, tenant string, a *agents.Agent
 	if len(allow) == 0 {
 		allow = []string{""} // an empty list would allow every tool
 	}
+	w.cfg.hook(&d, a)
 	d.Filters = append(slices.Clone(d.Filters), tools.Filter{Allow: allow})
 	made, _ := w.disps.LoadOrStore(key, tools.NewDispatcher(w.registry(a), d))
 	return made.(*tools.Dispatcher)
