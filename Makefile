@@ -38,8 +38,9 @@ fmt: ## gofumpt has nothing to say
 	@unformatted=$$(go tool gofumpt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run go tool gofumpt -w:"; echo "$$unformatted"; exit 1; fi
 
-vet: ## go vet, with and without failpoints
+vet: ## go vet, with and without failpoints, and of what runs against real endpoints
 	go vet ./...
+	go vet -tags live ./model/...
 	go vet $(FAULTS) $(TAGGED:%=./%/...)
 
 tidy: ## go.mod and go.sum are what go mod tidy would make

@@ -29,7 +29,12 @@ type Agent struct {
 	Model string
 	// Fallbacks are asked in this order where Model does not answer; nil = none is.
 	Fallbacks []string
-	Tools     []string // in the order of the file; nil for none
+	// Thinking is how much the model may think before it answers: off, minimal, low,
+	// medium or high; empty = as the model is configured.
+	Thinking string
+	// Output is a JSON Schema that the answer a run ends with has to fit; nil = text.
+	Output json.RawMessage
+	Tools  []string // in the order of the file; nil for none
 	// Select is how many of Tools a model call is shown: those that the
 	// conversation is about, see tools.Bus. Zero means all of them.
 	Select int
@@ -133,6 +138,8 @@ func (a *Agent) Hash() events.Hash {
 
 		LoopOptions json.RawMessage     `json:"loop_options,omitempty"`
 		Fallbacks   []string            `json:"fallbacks,omitempty"`
+		Thinking    string              `json:"thinking,omitempty"`
+		Output      json.RawMessage     `json:"output,omitempty"`
 		Policy      []events.PolicyRule `json:"policy,omitempty"`
 		Validate    string              `json:"validate,omitempty"`
 		Middleware  []string            `json:"middleware,omitempty"`
@@ -144,7 +151,7 @@ func (a *Agent) Hash() events.Hash {
 		Skills []skillHash     `json:"skills,omitempty"`
 	}{
 		a.Name, a.Description, a.Model, a.Tools, a.Select, a.Groups, a.Loop, a.Limits, a.Timeout, a.Retry, a.Prompt, a.budget(), a.Approve, a.Taint,
-		a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Policy.Record().Rules, a.Validate, a.Middleware, a.Compaction, a.callees(), a.Input, a.skills(),
+		a.ApprovalTimeout, a.BudgetUnpriced, a.LoopOptions, a.Fallbacks, a.Thinking, a.Output, a.Policy.Record().Rules, a.Validate, a.Middleware, a.Compaction, a.callees(), a.Input, a.skills(),
 	})
 	if err != nil {
 		// Only text that is not UTF-8 and options that are not JSON fail, and Parse lets none in.

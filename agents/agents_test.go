@@ -2,6 +2,7 @@ package agents_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -236,5 +237,44 @@ func TestCompaction(t *testing.T) {
 		if err != nil || a.Compaction == nil || *a.Compaction != want {
 			t.Errorf("%s: %+v, %v", text, a, err)
 		}
+	}
+}
+
+// A schema stands in the file or beside it, and means the same.
+func TestOutputOfAnAgent(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	const head = "---\nname: a\nmodel: m\nthinking: low\n"
+	write("v.json", `{"type": "object", "properties": {"n": {"maximum": 9007199254740993}}}`)
+	beside, err := agents.Load(write("one.md", head+"output: v.json\n---\nDo it.\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, err := agents.Load(write("two.md", head+"output: {type: object, properties: {n: {maximum: 9007199254740993}}}\n---\nDo it.\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"properties":{"n":{"maximum":9007199254740993}},"type":"object"}`; string(beside.Output) != want || string(inside.Output) != want || beside.Thinking != "low" {
+		t.Errorf("%s and %s, thinking %q", beside.Output, inside.Output, beside.Thinking)
+	}
+	plain, err := agents.Load(write("three.md", "---\nname: a\nmodel: m\n---\nDo it.\n"))
+	if err != nil || beside.Hash() != inside.Hash() || plain.Hash() == beside.Hash() {
+		t.Errorf("hashes %s, %s, %s (%v)", beside.Hash(), inside.Hash(), plain.Hash(), err)
+	}
+	refuse := agents.Loader{Schema: func([]byte) error { return errors.New("no such keyword") }}
+	if _, err := refuse.Load(filepath.Join(dir, "one.md")); err == nil || !strings.Contains(err.Error(), "output: no such keyword") {
+		t.Errorf("%v", err)
+	}
+	if err := os.Symlink("/etc/hostname", filepath.Join(dir, "link.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agents.Load(write("four.md", head+"output: link.json\n---\nDo it.\n")); err == nil || !strings.Contains(err.Error(), "escapes") {
+		t.Errorf("a link out of the folder: %v", err)
 	}
 }

@@ -30,6 +30,10 @@ type Loader struct {
 	Namespaces []string
 	// Skills finds the skill of a name for the agent of a file. Nil is [OwnSkills].
 	Skills func(file, name string) (*skill.Skill, error)
+	// Schema checks the schema of an output; nil = it is JSON, and no more is asked.
+	Schema func(schema []byte) error
+
+	file string // that is being read
 }
 
 // Load reads one file with the zero [Loader].
@@ -116,6 +120,7 @@ func (l Loader) Parse(name string, text []byte) (*Agent, error) {
 		return nil, err
 	}
 	f, m := file.Fields(name)
+	l.file = name
 	a := l.read(m, name)
 	a.Path = name
 	a.Prompt = file.Body()
@@ -134,6 +139,7 @@ func (l Loader) read(m *strictyaml.Map, file string) *Agent {
 		Description: m.Text("description"),
 	}
 	l.readModel(m, a)
+	l.readOutput(m, a)
 	a.Tools = m.Texts("tools")
 	l.readLoop(m, a)
 	if a.Name != "" && !events.ValidName(a.Name) {

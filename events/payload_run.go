@@ -121,6 +121,10 @@ type Limits struct {
 	MaxDepth    int `json:"max_depth,omitempty"`
 }
 
+// KindOutputMismatch is the kind of the error that ends a run whose answer does not fit
+// the schema that its agent states. Stored; never renamed.
+const KindOutputMismatch = "output_mismatch"
+
 // RunStarted freezes what the run is bound to, by hash; the bodies are blobs.
 type RunStarted struct {
 	Worker     string `json:"worker"`
@@ -130,10 +134,15 @@ type RunStarted struct {
 	Model      string `json:"model"`
 	// Chain are the models that are asked in order until one answers, Model first;
 	// nil = Model alone. ModelRole is the role that the agent names them by.
-	Chain       []string `json:"chain,omitempty"`
-	ModelRole   string   `json:"model_role,omitempty"`
-	Loop        string   `json:"loop"`
-	LoopVersion int      `json:"loop_version"`
+	Chain     []string `json:"chain,omitempty"`
+	ModelRole string   `json:"model_role,omitempty"`
+	// Thinking is how much the model may think: off, minimal, low, medium, high; empty =
+	// as it is configured.
+	Thinking string `json:"thinking,omitempty"`
+	// OutputHash is the blob with the JSON Schema of what the run ends with; zero = text.
+	OutputHash  Hash   `json:"output_hash,omitzero"`
+	Loop        string `json:"loop"`
+	LoopVersion int    `json:"loop_version"`
 	// LoopOptions are those of the loop, as it reads them; nil = none.
 	LoopOptions json.RawMessage `json:"loop_options,omitempty"`
 	Validators  []string        `json:"validators,omitempty"`

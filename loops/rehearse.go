@@ -197,7 +197,7 @@ func (r *rehearsal) failed(seq uint64, p events.RunFailed) {
 	case events.StoppedByDeadline, events.StoppedByBudget, events.StoppedByCancelled:
 		return // the runtime's
 	}
-	if len(r.h.InDoubt()) > 0 || p.Error.Kind == "output_too_large" || p.Error.Kind == events.KindRepairer {
+	if len(r.h.InDoubt()) > 0 || p.Error.Kind == "output_too_large" || p.Error.Kind == events.KindOutputMismatch || p.Error.Kind == events.KindRepairer {
 		return // the runtime's too
 	}
 	r.want(seq, fmt.Sprintf("fail: %s (%s)", p.StoppedBy, p.Error.Kind), func(s Step) bool {

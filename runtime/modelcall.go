@@ -33,7 +33,7 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 		}
 	}
 	req := model.Request{
-		Model: route.Model, System: s.prompt, MaxTokens: s.agent.Limits.MaxTokens,
+		Model: route.Model, System: s.prompt, MaxTokens: s.agent.Limits.MaxTokens, Thinking: s.agent.Thinking, Format: s.output.format(),
 		Messages: model.OwnBlocks(step.Messages, model.By(route.Model, route.Endpoint)),
 	}
 	names := make([]string, 0, len(specs))

@@ -144,6 +144,10 @@ func (s *session) bind(ctx context.Context) error {
 	}
 	s.agent = s.w.agents[started.Agent]
 	s.agent.Name, s.agent.Model, s.agent.Loop, s.agent.LoopOptions = started.Agent, started.Model, started.Loop, started.LoopOptions
+	s.agent.Thinking = started.Thinking
+	if err := s.bindOutput(ctx, started.OutputHash); err != nil {
+		return err
+	}
 	s.agent.Limits, s.agent.Tools, s.agent.Select = started.Limits, nil, started.Select
 	s.agent.Compaction = started.Compaction
 	for _, b := range started.Tools {
@@ -191,9 +195,13 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent, in asked, h
 	if err != nil {
 		return err
 	}
+	output, err := s.freezeOutput(ctx)
+	if err != nil {
+		return err
+	}
 	s.openLoop(l)
 	return s.Record(ctx, events.RunStarted{
-		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: hash, PromptHash: prompt, Model: chain[0], Chain: several(chain), ModelRole: role,
+		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: hash, PromptHash: prompt, Model: chain[0], Chain: several(chain), ModelRole: role, Thinking: a.Thinking, OutputHash: output,
 		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators,
 		Tools: stricter(bindTeam(&a, s.disp.Bindings()), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
 		Policy: s.policy.event(), PromptLayers: layers, Skills: skills, Compaction: s.w.compaction(a, chain),

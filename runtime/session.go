@@ -41,6 +41,7 @@ type session struct {
 	policy  policy
 	asked   *events.Guard // what the parent asks; nil = nothing
 	prompt  string
+	output  *output // what the run's end has to fit; nil = text
 
 	// mu guards what numbers events. It is held while the journal accepts an
 	// event, which may take as long as the journal is full, so nothing that

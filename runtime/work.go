@@ -185,7 +185,7 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 		if step.By == events.StoppedByCancelled {
 			return true, s.recordCancelled(ctx)
 		}
-		return true, s.end(ctx, stopEvent(step, s.hist.Turn()))
+		return true, s.end(ctx, s.fitting(ctx, stopEvent(step, s.hist.Turn())))
 	default:
 		return true, s.end(ctx, events.RunFailed{
 			StoppedBy: events.StoppedByError, Turns: s.hist.Turn(),

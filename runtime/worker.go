@@ -86,6 +86,9 @@ func NewWorker(cfg Config) (*Worker, error) {
 		if _, _, err := w.checkLoop(a.Loop, a.LoopOptions); err != nil {
 			errs = append(errs, fmt.Errorf("agent %q: %w", a.Name, err))
 		}
+		if _, err := newOutput(a.Name, a.Output); err != nil {
+			errs = append(errs, fmt.Errorf("agent %q: output: %w", a.Name, err))
+		}
 		for _, t := range a.Tools {
 			if _, ok := cfg.Tools.Lookup(t); !ok {
 				errs = append(errs, fmt.Errorf("agent %q wants tool %q, which is not registered", a.Name, t))

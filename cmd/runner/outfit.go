@@ -228,6 +228,7 @@ func (k *kit) loadAgents(models, names, namespaces []string) ([]*agents.Agent, e
 	load := agents.Loader{
 		Loops: []string{singleshot.Name, revise.Name}, Strategies: []loops.Loop{singleshot.New(), revise.New()},
 		Models: models, Roles: slices.Collect(maps.Keys(k.w.roles)), Tools: names, Namespaces: namespaces, Skills: find,
+		Schema: func(schema []byte) error { _, err := revise.Schema(schema); return err },
 	}
 	w := k.w
 	as, err := w.agentFiles(load)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/canonical"
 	"github.com/daybookhq/daybook/loops"
 )
 
@@ -31,7 +32,8 @@ func (loop) Version() int { return 1 }
 //     is in doubt the run waits;
 //  3. a result with Control "finish" or "decline" stops the run, the first in
 //     request order if there are several;
-//  4. an answer without calls stops it: with its text as the output, as
+//  4. an answer without calls stops it: with its text as the output (or the JSON
+//     that it is, if the agent states a schema), as
 //     declined if the provider says that the model refused, as silent without
 //     text, and as an error if it was cut off at the token limit, since half an
 //     answer is none;
@@ -58,7 +60,7 @@ func (loop) Next(h *loops.History) (loops.Step, error) {
 		return stopByControl(h, r)
 	}
 	if a := h.Answer(); a != nil && len(a.ToolCalls) == 0 {
-		return stopByAnswer(a), nil
+		return stopByAnswer(h, a), nil
 	}
 	return loops.AskModel(h), nil
 }
@@ -73,12 +75,17 @@ func stopByControl(h *loops.History, r *events.ToolResult) (loops.Step, error) {
 	return nil, fmt.Errorf("decide run %s seq %d: a tool result has control %q, want finish or decline", h.Run(), h.Seq(), r.Control)
 }
 
-func stopByAnswer(a *events.ModelCallFinished) loops.Step {
+func stopByAnswer(h *loops.History, a *events.ModelCallFinished) loops.Step {
 	if stop, ok := loops.Unusable(a); ok {
 		return stop
 	}
 	if a.Text == "" {
 		return loops.Stop{By: events.StoppedBySilent}
+	}
+	if !h.Started().OutputHash.IsZero() { // the runtime checks it
+		if v, err := canonical.JSON([]byte(a.Text)); err == nil {
+			return loops.Stop{By: events.StoppedByFinish, Output: json.RawMessage(v)}
+		}
 	}
 	return loops.Stop{By: events.StoppedByFinish, Output: text(a.Text)}
 }
