@@ -17,7 +17,7 @@ import (
 
 const verdictSchema = `{"type":"object","properties":{"ok":{"type":"boolean"},"id":{"type":"integer"}},"required":["ok"],"additionalProperties":false}`
 
-func says(name, text string) func(int) (model.Response, error) {
+func saying(name, text string) func(int) (model.Response, error) {
 	return func(int) (model.Response, error) {
 		r := doneBy(name)
 		r.Text = text
@@ -38,7 +38,7 @@ func TestOutputFitsItsSchema(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := new(chained)
 			w := newWorld(t, nil)
-			w.chainOf(link{c, "m", says("m", tt.text)})
+			w.chainOf(link{c, "m", saying("m", tt.text)})
 			bind := w.agent
 			w.agent = func(a *agents.Agent) { bind(a); a.Output, a.Thinking = json.RawMessage(verdictSchema), "low" }
 			w.start()
@@ -86,7 +86,7 @@ func TestOutputAndThinkingAreFrozen(t *testing.T) {
 	<-asked
 	w.wait(id, true)
 	first.stop(t)
-	w.chainOf(link{c, "a", slow}, link{c, "b", says("b", `{"ok":true}`)})
+	w.chainOf(link{c, "a", slow}, link{c, "b", saying("b", `{"ok":true}`)})
 	w.start()
 	if r := w.wait(id, false); r.State != ledger.Finished {
 		t.Fatalf("the run is %s\n%s", r.State, w.story(id))
