@@ -148,6 +148,9 @@ func movesOn(e *events.ModelCallError) bool {
 // goesOn reports whether there is somebody to ask after the last error of the turn.
 func (h *History) goesOn() bool {
 	e := h.LastModelError()
+	if e.NextEndpoint != "" {
+		return true
+	}
 	if len(h.Chain()) < 2 {
 		return e.Retryable
 	}

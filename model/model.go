@@ -80,6 +80,8 @@ type Request struct {
 	// where the provider takes a request id, so that a line of its invoice can be
 	// told from any other. It is not part of the hash.
 	AttemptID string `json:"-"`
+	// Endpoint is the one of a [Pool] to ask; it is not part of the hash.
+	Endpoint string `json:"-"`
 }
 
 // Format is a JSON Schema that an answer's text has to fit. Providers hold to it
@@ -105,7 +107,10 @@ type Response struct {
 	RawUsage json.RawMessage
 	// RequestID is the provider's name for the call; empty = none.
 	RequestID string
-	Degraded  *events.Degraded
+	// LimitedFor is how long nothing is left of one of the provider's limits; 0 = all
+	// have something left, as far as it says.
+	LimitedFor time.Duration
+	Degraded   *events.Degraded
 }
 
 // Recordable brings what is a provider's own JSON, RawUsage and the data of Blocks,

@@ -79,6 +79,10 @@ type Config struct {
 	// Roles name chains of models: an agent may state one in place of a model, and the
 	// first that answers serves. A model of the same name comes before a role.
 	Roles map[string][]string
+	// ModelLimits bound how many calls of a model are under way in this worker at once,
+	// by name; without one there is no bound but Concurrency. A run that gets no place
+	// within StayFor is parked, and keeps its place in the line.
+	ModelLimits map[string]int
 	// Prices default to the table that ships.
 	Prices *model.Prices
 	// Loops beside the ones that ship, singleshot and revise. One with the name of

@@ -65,6 +65,18 @@ func (c wireCall) purpose() string {
 // request leaves, so whatever is billed has a row.
 func (s *session) ask(ctx context.Context, c wireCall) error {
 	req, route := c.req, c.route
+	if route.Endpoint == "" {
+		route.Endpoint = s.endpoint(c.model, route)
+	}
+	release, ok, err := s.w.slots.take(ctx, route.Model, s.run.ID, s.w.cfg.Now(), s.w.cfg.StayFor)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return s.park(ctx, events.RunParked{Reason: events.ParkModelRetry, Detail: fmt.Sprintf(
+			"model %s has %d calls under way here, as many as max_concurrent allows", route.Model, s.w.cfg.ModelLimits[route.Model])}, s.w.cfg.StayFor)
+	}
+	defer release()
 	attempt := s.hist.ModelAttempts() + 1
 	held, allowed, err := s.reserveModel(ctx, c, attempt, &req)
 	if err != nil || !allowed {
@@ -75,6 +87,7 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 		s.settleCost(s.w.life, held, new(events.PicoUSD)) // nothing will be asked
 		return fmt.Errorf("hash model request of run %s: %w", s.run.ID, err)
 	}
+	req.Endpoint = route.Endpoint
 	req.AttemptID = fmt.Sprintf("%s.e%d.t%d.a%d", s.run.ID, s.lease.Epoch, c.turn, attempt)
 	ps := []events.Payload{events.ModelCallStarted{
 		Turn: c.turn, Attempt: attempt, Model: req.Model, RequestHash: hash, Messages: len(req.Messages), Tools: c.tools,
@@ -178,6 +191,7 @@ func (s *session) recordModelError(ctx context.Context, c failedCall, me *model.
 	if me.Retryable {
 		e.RetryAt = events.Timestamp(s.w.cfg.Now().Add(max(model.Backoff(s.failures(c), me.RetryAfter, s.w.cfg.Random), time.Microsecond)))
 	}
+	e.NextEndpoint = s.nextEndpoint(c, me)
 	err := s.Record(ctx, e)
 	s.settleCost(ctx, c.held, ledger.ErrorCost(e))
 	return err

@@ -64,6 +64,7 @@ func (s *session) route(ctx context.Context) (r loops.Route, m model.Model, late
 	if !ok {
 		return r, nil, false, fmt.Errorf("model %q is not configured here: %w", r.Model, errUnworkable)
 	}
+	r.Endpoint = s.endpoint(m, r)
 	return r, m, false, nil
 }
 
@@ -74,4 +75,34 @@ func (s *session) failures(c failedCall) int {
 		return c.attempt
 	}
 	return s.hist.Streak(c.route.Model) + 1
+}
+
+// endpoint is the one of a pool that is asked: the one that the record names, if it is
+// there; empty for a model that is no pool.
+func (s *session) endpoint(m model.Model, r loops.Route) string {
+	p, ok := m.(*model.Pool)
+	if !ok {
+		return ""
+	}
+	if p.Has(r.Endpoint) {
+		return r.Endpoint
+	}
+	tried := s.hist.TriedEndpoints(r.Model)
+	name, ok := p.Choose(s.run.ID.String(), s.hist.LastEndpoint(r.Model), tried)
+	if !ok { // all have failed in this turn, and their time is over
+		name, _ = p.Choose(s.run.ID.String(), s.hist.LastEndpoint(r.Model), nil)
+	}
+	return name
+}
+
+// nextEndpoint is which other endpoint of the model is asked after a failure; empty
+// for none.
+func (s *session) nextEndpoint(c failedCall, me *model.Error) string {
+	p, ok := s.w.cfg.Models[c.route.Model].(*model.Pool)
+	if !ok || c.purpose != "" || !me.Retryable && me.Kind != "unauthorized" {
+		return ""
+	}
+	tried := append(slices.Clone(s.hist.TriedEndpoints(c.route.Model)), c.route.Endpoint)
+	name, _ := p.Choose(s.run.ID.String(), "", tried)
+	return name
 }

@@ -44,6 +44,7 @@ type Worker struct {
 	hostCode sync.WaitGroup // callbacks, also those that were left behind
 	freed    chan struct{}
 	lapses   lapses
+	slots    slots
 	// life ends when the shutdown's grace is over: nothing waits beyond it.
 	life  context.Context //nolint:containedctx // it is the worker's own
 	die   context.CancelCauseFunc
@@ -66,6 +67,7 @@ func NewWorker(cfg Config) (*Worker, error) {
 		sessions: map[events.RunID]*session{},
 		freed:    make(chan struct{}, 1),
 	}
+	w.slots.most = cfg.ModelLimits
 	w.life, w.die = context.WithCancelCause(context.Background())
 	for _, l := range append([]loops.Loop{singleshot.New(), revise.New()}, cfg.Loops...) {
 		w.loops[l.Name()] = l

@@ -25,7 +25,7 @@ func (w *workerFlags) configuredModels(models map[string]model.Model) error {
 	if err := set.Read(w.modelConfig, w.secrets); err != nil {
 		return usagef("--model-config: %w", err)
 	}
-	w.table, w.roles = set.Prices, set.Roles
+	w.table, w.roles, w.modelLimits = set.Prices, set.Roles, set.Limits
 	return nil
 }
 

@@ -149,7 +149,7 @@ func (k *kit) open(ctx context.Context, sys *system.System) (runtime.Config, err
 	w := k.w
 	cfg := runtime.Config{
 		Name: w.name, Queues: w.queues, Concurrency: w.concurrency, LeaseTTL: w.ttl, Sweep: w.sweep, ShutdownGrace: w.grace,
-		Models: k.models, Prices: w.table, Roles: w.roles, Tools: new(tools.Registry), Agents: k.agents, Policy: k.rules,
+		Models: k.models, Prices: w.table, Roles: w.roles, ModelLimits: w.modelLimits, Tools: new(tools.Registry), Agents: k.agents, Policy: k.rules,
 	}
 	if _, err := k.shelf.Connect(ctx, sys.Redactor, sys.Vault); err != nil {
 		return cfg, err

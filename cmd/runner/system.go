@@ -25,6 +25,7 @@ type workerFlags struct {
 	prices       []string
 	table        *model.Prices
 	roles        map[string][]string
+	modelLimits  map[string]int
 	secrets      map[string]string // by name
 	payments     string
 	paymentsMode string

@@ -53,6 +53,22 @@ func TestModel(t *testing.T, open func(t *testing.T) model.Model, f Features) {
 		r.Tools = []model.Spec{}
 		answer(t, open(t), r)
 	})
+	t.Run("thinking and a format are no error", func(t *testing.T) {
+		r := request("hello")
+		r.Thinking = "low"
+		r.Format = &model.Format{Name: "answer", Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}
+		answer(t, open(t), r)
+	})
+	t.Run("a transcript of another model is taken", func(t *testing.T) {
+		r := request("hello")
+		said := model.Message{Role: model.Assistant, Text: "looking", By: "another", Calls: []model.Call{{ID: "t1.c0", Name: "lookup", Arguments: json.RawMessage(`{}`)}}, Blocks: []events.Block{
+			{Kind: events.BlockReasoning, Text: "hm", Format: "another/format", Data: json.RawMessage(`{"signature":"x"}`)}, {Kind: events.BlockText}, {Kind: events.BlockCall},
+		}}
+		r.Messages = append(r.Messages, said, model.Message{Role: model.Tool, Results: []model.Result{{CallID: "t1.c0", Name: "lookup", Text: "found"}}})
+		answer(t, open(t), r)
+		r.Messages = model.OwnBlocks(r.Messages, "this one")
+		answer(t, open(t), r)
+	})
 	t.Run("a transcript with calls and results is taken", func(t *testing.T) {
 		r := request("hello")
 		r.Messages = append(r.Messages,
@@ -138,6 +154,9 @@ func answer(t *testing.T, m model.Model, r model.Request) {
 	}
 	if resp.StopReason == "" {
 		t.Error("no stop reason")
+	}
+	if resp.LimitedFor < 0 {
+		t.Errorf("limited for %v", resp.LimitedFor)
 	}
 	u := resp.Usage
 	if min(u.Input, u.Output, u.CacheRead, u.CacheWrite, u.Reasoning) < 0 {

@@ -27,6 +27,8 @@ type Set struct {
 	Models map[string]model.Model
 	// Roles name chains of models; see [model/sidequery.Deps] and runtime.Config.
 	Roles map[string][]string
+	// Limits are how many calls of a model may be under way at once.
+	Limits map[string]int
 	// Prices are what models cost; nil = the table that ships.
 	Prices *model.Prices
 }
@@ -51,19 +53,23 @@ func (s *Set) Read(file string, secrets map[string]string) error {
 		m.Fault("models", "missing; write a list with at least one entry that has name and api")
 	}
 	found, prices := map[string]model.Model{}, []model.PriceEntry(nil)
+	limits := map[string]int{}
 	for _, mm := range mms {
 		name := mm.Need("name", "what agents write as their model, such as gpt-5")
 		_, twice := found[name]
 		if _, taken := s.Models[name]; twice || taken {
 			mm.Fault("name", "there is a model %q already; give each its own name", name)
 		}
-		c := reader{secrets}.model(mm, name)
+		r := reader{secrets}
+		c := r.model(mm, name)
 		prices = append(prices, readPrice(mm, name, c.Model)...)
+		limits[name] = int(mm.Int("max_concurrent", 1))
+		endpoints := r.endpoints(mm, c)
 		mm.Done("a model")
 		if found[name] = nil; f.Err() != nil {
 			continue // say all faults first
 		}
-		if found[name], err = newModel(c); err != nil {
+		if found[name], err = newPool(c, endpoints); err != nil {
 			mm.Fault("base_url", "%v", err)
 		}
 	}
@@ -85,6 +91,10 @@ func (s *Set) Read(file string, secrets map[string]string) error {
 		s.Roles = map[string][]string{}
 	}
 	maps.Copy(s.Roles, roles)
+	if s.Limits == nil {
+		s.Limits = map[string]int{}
+	}
+	maps.Copy(s.Limits, limits)
 	return nil
 }
 
@@ -115,20 +125,9 @@ func (r reader) model(m *strictyaml.Map, name string) openai.Config {
 	if levels := []string{"", "off", "minimal", "low", "medium", "high"}; !slices.Contains(levels, c.Thinking) {
 		m.Fault("thinking", "want off, minimal, low, medium or high, got %q", c.Thinking)
 	}
-	if u := c.BaseURL; strings.Contains(u, "@") || strings.Contains(u, "?") {
-		m.Fault("base_url", "want an address without a password or a query; a key goes into key: secret://NAME")
-	}
+	checkURL(m)
 	if m.Has("headers") {
-		h := m.Map("headers")
-		c.Headers = map[string]string{}
-		for _, k := range h.Keys() {
-			c.Headers[k] = h.Text(k)
-			if strings.HasPrefix(c.Headers[k], "secret://") {
-				c.Headers[k] = r.secret(h, k)
-			} else if b, err := plain.JSON(map[string]string{k: c.Headers[k]}); err != nil || redact.HasMarker(b.Bytes()) || credential.MatchString(k) {
-				h.Fault(k, "this looks like a secret, which does not belong in here: write secret://NAME, and the value in a file: --secret NAME=FILE")
-			}
-		}
+		c.Headers = r.headers(m)
 	}
 	if m.IsMap("fields") {
 		asked := false
@@ -150,6 +149,27 @@ func (r reader) model(m *strictyaml.Map, name string) openai.Config {
 		m.Fault("fields", "want fields of the request's body, such as {temperature: 0.2}")
 	}
 	return c
+}
+
+// checkURL refuses secrets in an address.
+func checkURL(m *strictyaml.Map) {
+	if u := m.Text("base_url"); strings.Contains(u, "@") || strings.Contains(u, "?") {
+		m.Fault("base_url", "want an address without a password or a query; a key goes into key: secret://NAME")
+	}
+}
+
+func (r reader) headers(m *strictyaml.Map) map[string]string {
+	h := m.Map("headers")
+	headers := map[string]string{}
+	for _, k := range h.Keys() {
+		headers[k] = h.Text(k)
+		if strings.HasPrefix(headers[k], "secret://") {
+			headers[k] = r.secret(h, k)
+		} else if b, err := plain.JSON(map[string]string{k: headers[k]}); err != nil || redact.HasMarker(b.Bytes()) || credential.MatchString(k) {
+			h.Fault(k, "this looks like a secret, which does not belong in here: write secret://NAME, and the value in a file: --secret NAME=FILE")
+		}
+	}
+	return headers
 }
 
 var handle = regexp.MustCompile(`^secret://([A-Za-z0-9_.-]{1,64})$`)

@@ -1,9 +1,14 @@
 package providers_test
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,5 +64,64 @@ models.yaml:9: roles.word: want a list such as [a, b], got the text "a"`
 	}
 	if len(s.Models) != 1 || len(s.Roles) != 0 {
 		t.Errorf("a file with faults has added %v, %v", s.Models, s.Roles)
+	}
+}
+
+// TestEndpoints: each way to a model is asked with what it says, and with the model's where it says nothing; a
+// limit that its answer's headers tell of is heeded.
+func TestEndpoints(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	answer := func(name string, header ...string) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			seen = append(seen, name+" "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Team"))
+			mu.Unlock()
+			for i := 0; i < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, `data: {"model":"m-1","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	spent, free := answer("spent", "x-ratelimit-remaining-requests", "0", "x-ratelimit-reset-requests", "1h"), answer("free")
+	file := filepath.Join(t.TempDir(), "models.yaml")
+	text := fmt.Sprintf(`models:
+  - name: m
+    api: openai/chat
+    base_url: %s/v1
+    key: secret://one
+    headers: {X-Team: blue}
+    max_concurrent: 3
+    endpoints:
+      - {name: spent, weight: 1000000}
+      - {name: free, base_url: %s/v1, key: secret://two, headers: {X-Team: red}}
+`, spent.URL, free.URL)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := providers.Set{Models: map[string]model.Model{}}
+	if err := s.Read(file, map[string]string{"one": "key-one-0001", "two": "key-two-0002"}); err != nil {
+		t.Fatal(err)
+	}
+	if s.Limits["m"] != 3 {
+		t.Errorf("limits %v", s.Limits)
+	}
+	for range 3 {
+		if _, err := s.Models["m"].Call(t.Context(), model.Request{AttemptID: "RUN.e1.t1.a1", Messages: []model.Message{{Role: model.User, Text: "hi"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"spent Bearer key-one-0001 blue", "free Bearer key-two-0002 red", "free Bearer key-two-0002 red"}
+	if d := cmp.Diff(want, seen); d != "" {
+		t.Errorf("asked (-want +got):\n%s", d)
+	}
+	err := read(t, &providers.Set{Models: map[string]model.Model{}}, "models: [{name: m, api: openai/chat, max_concurrent: 0, endpoints: [{name: a}, {name: a, key: plain, base_url: \"http://x@y\"}]}]\n")
+	for _, want := range []string{"max_concurrent: want a whole number of at least 1", `two endpoints "a"`, "endpoints[1].key: want secret://NAME", "endpoints[1].base_url: want an address without a password"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nhas no %q", err, want)
+		}
 	}
 }

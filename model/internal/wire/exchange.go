@@ -78,6 +78,7 @@ func (x Exchange) Do(ctx context.Context, a Answer) (model.Response, error) {
 		return model.Response{}, x.failed(ctx, watched, res, a, heard, err)
 	}
 	r.Recordable()
+	r.LimitedFor = RetryAfter(res.Header, x.Now())
 	for _, name := range []string{"X-Request-Id", "Request-Id"} {
 		if id := res.Header.Get(name); id != "" && r.RequestID == "" {
 			r.RequestID = short(id)
