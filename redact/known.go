@@ -51,6 +51,7 @@ type finding struct {
 	escape    bool
 	encoded   bool
 	pending   int // everything from here on may be the beginning of a secret
+	open      int // as pending, for the least beginning too
 }
 
 func (m *matcher) build(fs []form, secrets []secret) {
@@ -109,7 +110,7 @@ func (m *matcher) clean(text string) bool {
 
 // scan makes one pass over text as it stands.
 func (m *matcher) scan(text string) finding {
-	f := finding{pending: len(text)}
+	f := finding{pending: len(text), open: len(text)}
 	i, s := 0, uint32(0)
 	for i < len(text) {
 		i, s = m.auto.step(text, i, s)
@@ -135,9 +136,13 @@ func (m *matcher) scan(text string) finding {
 			}
 		})
 	}
-	if n := m.auto.partial(s); n >= minPartial {
-		f.pending = min(f.pending, back(text, len(text), n))
+	if n := m.auto.partial(s); n > 0 {
+		f.open = min(f.open, back(text, len(text), n))
+		if n >= minPartial {
+			f.pending = min(f.pending, f.open)
+		}
 	}
+	f.open = min(f.open, f.pending)
 	return f
 }
 
@@ -221,6 +226,9 @@ func (m *matcher) through(d decoded, f *finding) {
 	}
 	if g.pending < len(d.text) {
 		f.pending = min(f.pending, int(d.from[g.pending]))
+	}
+	if g.open < len(d.text) {
+		f.open = min(f.open, int(d.from[g.open]))
 	}
 }
 

@@ -43,6 +43,17 @@ type Waker interface {
 	Hints(queues []string) (hints <-chan struct{}, stop func(), err error)
 }
 
+// Live carries what a run is doing to people who watch it, before it is recorded.
+// Safe for concurrent use; nothing in it may block.
+type Live interface {
+	// Tell sends m to whoever watches its run and reports whether it could; a message
+	// that is not sent is lost.
+	Tell(m events.Live) bool
+	// Watched returns 0 if nobody watches the run, and otherwise a number that is
+	// another one once somebody has come who has to be told from the beginning.
+	Watched(tenant string, run events.RunID) uint64
+}
+
 // CatchUp projects the journal tail of a worker that may be dead.
 type CatchUp func(ctx context.Context, worker string) error
 
@@ -97,6 +108,9 @@ type Config struct {
 	// the model told so. Default 1 MiB.
 	MaxArtifactBytes int
 	Waker            Waker
+	// Live tells people who watch a run what its model is writing, redacted, where
+	// the model is a [model.Streamer]; nil = nobody is told.
+	Live Live
 	// Queues to work on; empty = every queue.
 	Queues []string
 	// Concurrency is how many runs are held at once. Default 16.

@@ -102,7 +102,7 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 	}
 	began := s.w.cfg.Now()
 	mctx, cancel := context.WithTimeoutCause(ctx, s.w.cfg.ModelTimeout, errModelTimeout)
-	resp, err := s.askModel(mctx, c.model, req)
+	resp, err := s.askModel(mctx, c, req, attempt)
 	cancel()
 	fault.Point("model.after_reply")
 	// An answer is recorded whatever happened to the session meanwhile.
@@ -141,13 +141,20 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 	return err
 }
 
-func (s *session) askModel(ctx context.Context, m model.Model, req model.Request) (resp model.Response, err error) {
+func (s *session) askModel(ctx context.Context, c wireCall, req model.Request, attempt int) (resp model.Response, err error) {
+	var told *telling
 	defer func() {
 		if v := recover(); v != nil {
 			err = &model.Error{Kind: "panic", Err: fmt.Errorf("model client panicked: %v", v)}
 		}
+		told.end(err == nil)
 	}()
-	resp, err = m.Call(ctx, req)
+	if st, ok := c.model.(model.Streamer); ok && s.w.cfg.Live != nil && c.compacts == nil {
+		told = s.tell(c.turn, attempt, req.Model)
+		resp, err = st.Stream(ctx, req, told.delta)
+	} else {
+		resp, err = c.model.Call(ctx, req)
+	}
 	if err != nil && ctx.Err() != nil {
 		late := &model.Error{Kind: "timeout", Retryable: true, Err: errors.Join(context.Cause(ctx), err)}
 		var known *model.Error

@@ -30,7 +30,10 @@ func couldBeMistaken(f events.Fact) bool {
 func (s *session) Record(ctx context.Context, p events.Payload) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.recordLocked(ctx, p)
+	e, err := s.recordLocked(ctx, p)
+	if err == nil && s.w.cfg.Live != nil {
+		s.tellProgress(e)
+	}
 	return err
 }
 

@@ -146,6 +146,9 @@ func (a *app) where() system.Options {
 	if !a.flags.Changed("postgres") && !a.flags.Changed("dir") {
 		o.Postgres = env("DAYBOOK_POSTGRES_URL", "")
 	}
+	if o.NATS == "" {
+		o.NATS = env("DAYBOOK_NATS_URL", "")
+	}
 	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return o
 }

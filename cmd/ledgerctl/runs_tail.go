@@ -13,6 +13,7 @@ import (
 )
 
 type tailFlags struct {
+	live        bool
 	untilParked bool
 	after       uint64
 	every       time.Duration
@@ -25,8 +26,10 @@ func (a *app) runsTailCommand() *cobra.Command {
 		Short: "Follows a run's events until it ends",
 		Long: `Prints a run's events as they come, until it has ended; interrupt to stop earlier.
 Events appear once they are in the archive: at a barrier, or when a projector has
-written them.`,
+written them. With --live what the model writes is shown as it comes, redacted, until
+what was recorded of it takes its place; in jsonl as {"live": …} between the events.`,
 		Example: `  ledgerctl runs tail 7W6X5Y
+  ledgerctl runs tail 7W6X5Y --live
   ledgerctl runs tail 7W6X5Y -o jsonl | jq -c '[.seq, .type]'`,
 		Args: oneArg("a run"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -39,22 +42,28 @@ written them.`,
 				if err != nil {
 					return err
 				}
-				return a.tail(ctx, st, r.ID, f)
+				return a.tail(ctx, st, r, f)
 			})
 		},
 	}
 	c.Flags().Uint64Var(&f.after, "after", 0, "begins after this seq")
 	c.Flags().BoolVar(&f.untilParked, "until-parked", false, "also ends when the run waits for something")
+	c.Flags().BoolVar(&f.live, "live", false, "shows what the model writes while it writes it")
+	c.Flags().StringVar(&a.opts.NATS, "nats", "", "with --live and --postgres: NATS URL of the workers (DAYBOOK_NATS_URL)")
 	c.Flags().DurationVar(&f.every, "every", 500*time.Millisecond, "how often the ledger is asked")
 	a.outputFlag(c, formatTable, formatJSONL)
 	return c
 }
 
-func (a *app) tail(ctx context.Context, st ledger.Store, run events.RunID, f tailFlags) error {
+func (a *app) tail(ctx context.Context, st ledger.Store, first ledger.Run, f tailFlags) error {
+	run := first.ID
 	tick := time.NewTicker(f.every)
 	defer tick.Stop()
+	live := a.liveTail(first, f)
+	defer live.close()
 	waiting := ""
 	for {
+		live.open()
 		// The row is read before the events: what ended it is among them then.
 		r, err := st.Run(ctx, run)
 		if err == nil {
@@ -62,7 +71,7 @@ func (a *app) tail(ctx context.Context, st ledger.Store, run events.RunID, f tai
 				v, err := newEventView(e)
 				if err == nil {
 					f.after = v.Seq
-					err = a.tailLine(v)
+					err = live.event(v)
 				}
 				return err
 			})
@@ -78,15 +87,14 @@ func (a *app) tail(ctx context.Context, st ledger.Store, run events.RunID, f tai
 		}
 		if w := string(r.ParkReason) + r.ParkedAt.String(); r.State == ledger.Parked && w != waiting {
 			waiting = w
+			live.screen.Clear()
 			fmt.Fprintf(a.err, "parked: %s (%s)\n", clean(either(": ", string(r.ParkReason), r.ParkDetail)), a.command("why", run.String()))
 		}
 		if f.untilParked && r.State == ledger.Parked {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !live.until(ctx, tick.C) {
 			return nil
-		case <-tick.C:
 		}
 	}
 }

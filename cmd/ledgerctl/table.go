@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	term "github.com/daybookhq/daybook/cmd/internal/terminal"
@@ -182,40 +181,8 @@ func cut(s string, n int) string {
 // wrap breaks a text between words. A width of zero means one line.
 func wrap(s string, width int) []string { return term.Wrap(s, width) }
 
-// clean makes text safe to print on one line: what comes from models and tools
-// must not move the cursor, hide text or start a new line.
-func clean(s string) string {
-	safe := func(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && r != utf8.RuneError && !blank(r) }
-	if strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			b.WriteByte(' ')
-		case safe(r):
-			b.WriteRune(r)
-		case r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r > 0xffff:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-// blank reports whether r counts as a letter or a mark and shows as nothing, so
-// that texts can be hidden in it. The selector of coloured emoji is let through.
-func blank(r rune) bool {
-	switch {
-	case r == '\u034f', r == '\u115f', r == '\u1160', r == '\u17b4', r == '\u17b5', r == '\u2800', r == '\u3164', r == '\uffa0':
-		return true
-	}
-	return unicode.Is(unicode.Variation_Selector, r) && r != '\ufe0f'
-}
+// clean makes text safe to print on one line.
+func clean(s string) string { return term.Clean(s) }
 
 // field is a line of a record for people: a name and what it says.
 type field struct{ name, text string }

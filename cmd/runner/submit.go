@@ -32,6 +32,7 @@ type submitFlags struct {
 	loop     string
 	prompt   string
 	wait     bool
+	live     bool
 	timeout  time.Duration
 	output   string
 }
@@ -46,6 +47,8 @@ input is the same run, so a submission whose answer was lost can be sent again.
 
 --wait waits until the run has ended or is parked. If an error stops the run and it is
 tried again, it waits for the attempt that follows, and prints the last one.
+--live shows on stderr what the model writes while it writes it, redacted; what is
+recorded may differ, and is what is printed in the end.
 
 Exit codes: 0 queued, or with --wait finished; 1 it could not be queued or waited for;
 2 wrong usage; with --wait also 3 the run failed, 4 it was cancelled, 5 it is parked:
@@ -76,6 +79,7 @@ somebody or something has to come first (ledgerctl why RUN).`,
 	f.BoolVar(&s.in.NoLayers, "no-layers", false, "leave out the layers that are put upon the agent's text: AGENTS.md, SYSTEM.md and the like")
 	f.StringSliceVar(&s.in.Skills, "skill", nil, "skill of the agent that the run follows from the beginning (repeatable)")
 	f.BoolVar(&s.wait, "wait", false, "wait until the run has ended or is parked, and print it")
+	f.BoolVar(&s.live, "live", false, "with --wait: show on stderr what the model writes while it writes it")
 	f.DurationVar(&s.timeout, "timeout", 0, "with --wait: give up waiting after this time; 0 means never")
 	f.StringVarP(&s.output, "output", "o", "text", "text or json")
 	return c
@@ -95,6 +99,8 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		return usagef("--key is required: the same for every try of the same submission, so that it is one run")
 	case s.deadline < 0, s.timeout < 0, s.delay < 0:
 		return usagef("--deadline, --delay and --timeout are times from now, such as 10m: want none that is negative")
+	case s.live && !s.wait:
+		return usagef("--live shows the run while --wait waits for it: give both")
 	case s.delay > 0 && s.notUntil != "":
 		return usagef("--delay and --not-before exclude each other: from now, or a moment")
 	}
@@ -160,7 +166,13 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 	}
 	if s.wait {
 		id := r.ID
-		if r, err = client.WaitRetries(wait, id, true); err != nil {
+		stop := func() {}
+		if s.live {
+			stop = a.watch(r)
+		}
+		r, err = client.WaitRetries(wait, id, true)
+		stop()
+		if err != nil {
 			if wait.Err() != nil {
 				err = context.Cause(wait)
 			}

@@ -39,6 +39,7 @@ type workerFlags struct {
 	sweep        time.Duration
 	grace        time.Duration
 	noWait       bool
+	live         bool
 }
 
 const noWaitUsage = "fail if NATS or PostgreSQL is away at start; default: wait for it"
@@ -56,6 +57,7 @@ func (w *workerFlags) add(c *cobra.Command) {
 	f.IntVar(&w.concurrency, "concurrency", 16, "runs held at once")
 	f.DurationVar(&w.ttl, "lease-ttl", 15*time.Second, "how long a lease lasts without a heartbeat")
 	f.DurationVar(&w.sweep, "sweep", time.Second, "how often the queue is looked at without a wake-up")
+	f.BoolVar(&w.live, "live", true, "tell people who watch a run what its model is writing, redacted (docs/watching.md)")
 	f.DurationVar(&w.grace, "shutdown-grace", 20*time.Second, "how long acts under way may take after a signal to stop")
 }
 
@@ -126,5 +128,6 @@ func (a *app) work(ctx context.Context, w *workerFlags, project bool) error {
 	if err != nil {
 		return err
 	}
+	sys.NoLive = !w.live
 	return sys.Work(ctx, cfg, project)
 }

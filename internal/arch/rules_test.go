@@ -99,7 +99,7 @@ var packages = map[string]string{
 	// cmd is the only wiring: it may see every public package and what makes one
 	// process of them, but nothing that only tests should.
 	"cmd/...":          wiring + " cmd/internal/...",
-	"cmd/internal/...": "",
+	"cmd/internal/...": "cmd/internal/... runtime/system events events/jetstream",
 
 	"internal/arch":        "internal/fault",
 	"internal/bug":         "",

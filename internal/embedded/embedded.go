@@ -47,6 +47,11 @@ type Config struct {
 	// one. Empty means no TCP port at all: only [Server.Connect] reaches it.
 	Listen string
 
+	// Socket is the path of a Unix socket by which other processes of the same user
+	// reach the server with [Dial]. Empty means none; one that cannot be made is
+	// a warning.
+	Socket string
+
 	// Logger receives what the server says. Nil means silence, except that the
 	// reason why a start failed is always part of the error.
 	Logger *slog.Logger
@@ -56,6 +61,7 @@ type Config struct {
 type Server struct {
 	nats *server.Server
 	lock *os.File
+	door *doorway
 	stop sync.Once
 }
 
@@ -78,7 +84,13 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start embedded nats on %q: %w", cfg.StoreDir, errors.Join(err, lock.Close()))
 	}
-	return &Server{nats: ns, lock: lock}, nil
+	s := &Server{nats: ns, lock: lock}
+	if cfg.Socket != "" {
+		if s.door, err = openDoorway(ns, cfg.Socket); err != nil && cfg.Logger != nil {
+			cfg.Logger.Warn("other processes cannot reach the embedded NATS server", "socket", cfg.Socket, "error", err)
+		}
+	}
+	return s, nil
 }
 
 func serverOptions(cfg Config) (*server.Options, error) {
@@ -182,6 +194,7 @@ func (s *Server) ClientURL() string {
 // nothing of the server runs any more. Calling it again does nothing.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
+		s.door.close()
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
 		_ = s.lock.Close() // also drops the flock; nothing was written to it

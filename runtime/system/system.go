@@ -164,6 +164,8 @@ type System struct {
 	Waker    *queue.NATS
 	// Promise says in words what the journal's settings promise.
 	Promise string
+	// NoLive keeps Work from telling people who watch runs what models write.
+	NoLive bool
 
 	log       *slog.Logger
 	embedded  bool
@@ -279,7 +281,7 @@ func (s *System) connect(o Options) (*nats.Conn, error) {
 	var nc *nats.Conn
 	var err error
 	if o.Embedded() {
-		srv, serr := embedded.Start(embedded.Config{StoreDir: filepath.Join(o.Dir, "nats"), Logger: quiet(o.Logger)})
+		srv, serr := embedded.Start(embedded.Config{StoreDir: filepath.Join(o.Dir, "nats"), Socket: liveSocket(o.Dir), Logger: quiet(o.Logger)})
 		if serr != nil {
 			return nil, fmt.Errorf("start embedded NATS in %s: %w", o.Dir, serr)
 		}

@@ -54,6 +54,19 @@ func (s *System) Work(ctx context.Context, cfg runtime.Config, project bool) (er
 		return err
 	}
 	cfg.Compare = func(ctx context.Context) error { return s.Store.CompareFirst(ctx, consumer) }
+	if cfg.Live == nil && !s.NoLive {
+		live, err := s.Bus.Live()
+		if err != nil {
+			return err
+		}
+		defer func() {
+			live.Close()
+			if n := live.Dropped(); n > 0 {
+				s.log.Info("messages to viewers were dropped", "messages", n)
+			}
+		}()
+		cfg.Live = live
+	}
 	w, err := runtime.NewWorker(cfg)
 	if err != nil {
 		return err
