@@ -87,6 +87,8 @@ func fillRows(ctx context.Context, tx sqlstore.Tx) error {
 			CASE WHEN s % 7 = 0 THEN sha256((n || ':' || s)::bytea) END, now() FROM made, generate_series(1, 20) s WHERE n <= 2000`,
 		`INSERT INTO model_calls (run_id, seq, tenant, owner, turn, attempt, epoch, state, model, at)
 			SELECT id, s, 't' || n % 10, 'o' || n % 50, s, 1, 1, 'finished', 'm', now() FROM made, generate_series(1, 20) s WHERE n <= 2000`,
+		`INSERT INTO artifact_versions (run_id, seq, tenant, name, revision, turn, verdict, validator, issues, bytes, at)
+			SELECT id, 9, 't' || n % 500, 'n' || n % 500, 0, 1, CASE n % 500 WHEN 0 THEN 'refused' ELSE 'accepted' END, '', '[]', 0, now() FROM made`,
 		`INSERT INTO run_summaries (run_id, tenant, agent, first_at, last_at) SELECT id, 't' || n % 10, 'a', now(), now() FROM made`,
 		`INSERT INTO facts (run_id, event_id, type, version, data, created_at) SELECT id, gen_random_uuid(), 'x', 1, '{}', now() FROM made`,
 		`INSERT INTO run_epochs (run_id, epoch, base_seq, base_hash, worker, created_at) SELECT id, 1, 0, sha256('a'), 'w', now() FROM made`,
@@ -146,6 +148,19 @@ func TestPlans(t *testing.T) {
 		"verify":             func() error { _, err := s.Verify(ctx, run, func(ledger.Finding) error { return nil }); return err },
 	} {
 		t.Run(name, func(t *testing.T) { d.bounded(t, ask) })
+	}
+	t.Run("artifacts", func(t *testing.T) { d.artifacts(t, s) })
+}
+
+// A list of artifacts by tenant, name or verdict reads the rows of its index alone.
+func (d *explained) artifacts(t *testing.T, s *sqlstore.Store) {
+	for index, f := range map[string]ledger.ArtifactFilter{
+		"artifact_versions_tenant": {Tenant: "t7"}, "artifact_versions_name": {Name: "n7"}, "artifact_versions_verdict": {Verdict: ledger.VersionRefused},
+	} {
+		d.bounded(t, func() error { _, err := s.Artifacts(t.Context(), f); return err })
+		if plan := strings.Join(d.plans, "\n"); !strings.Contains(plan, "using "+index) && !strings.Contains(plan, "on "+index) {
+			t.Errorf("%+v is answered by\n%s", f, plan)
+		}
 	}
 }
 
