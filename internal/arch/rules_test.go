@@ -35,7 +35,7 @@ var packages = map[string]string{
 	"tools/internal/fanout":  "",
 	"tools/internal/apitest": "",
 
-	// Rules about calls; agents read them, the runtime asks them; see docs/decisions/0027.
+	// Rules about calls; agents read them, the runtime asks them; see docs/decisions/0035.
 	"tools/policy": "events internal/canonical internal/strictyaml",
 
 	"tools/memory":            "tools events redact",
@@ -109,7 +109,7 @@ var packages = map[string]string{
 	"internal/fault":       "",
 	"internal/strictyaml":  "",
 	"internal/telemetry":   "events redact internal/trace",
-	"internal/trace":       "events", // the record read as a trace; see docs/decisions/0030
+	"internal/trace":       "events", // the record read as a trace; see docs/decisions/0036
 	// Receives what is sent, in tests.
 	"internal/telemetry/otlptest": "",
 	// A whole plant, its faults and its judge; see runner torture.
@@ -164,7 +164,7 @@ var modules = map[string]string{
 	"github.com/google/jsonschema-go":          "tools tools/...",
 	"github.com/modelcontextprotocol/go-sdk":   "tools/mcp examples/...", // the client; see docs/decisions/0020
 	"github.com/openai/openai-go/v3":           "model/openai",           // heavy: linked by cmd/runner and the examples; see docs/decisions/0022
-	"github.com/expr-lang/expr":                "tools/policy",           // reads and type-checks conditions; see docs/decisions/0027
+	"github.com/expr-lang/expr":                "tools/policy",           // reads and type-checks conditions; see docs/decisions/0035
 	"github.com/tetratelabs/wazero":            "tools/sandbox/wasm",
 	"github.com/dop251/goja":                   "tools/sandbox/javascript",
 	"github.com/coregx/ahocorasick":            "redact",

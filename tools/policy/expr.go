@@ -74,7 +74,7 @@ var valuesOf = map[string][]string{
 
 // condition is a compiled expression. The library parses it and checks its
 // types; it is evaluated here, exactly (its own integers wrap and its floats
-// round) and with a bound on the steps (it has none); see docs/decisions/0027.
+// round) and with a bound on the steps (it has none); see docs/decisions/0035.
 type condition struct {
 	eval  expression
 	slots int
