@@ -50,11 +50,11 @@ const (
 	over
 )
 
-// ending is how the code ended.
+// ending is how the code ended, as a step and in words. What the code returned is not
+// among it: its methods are code, too.
 type ending struct {
-	value any
-	err   error
-	panic string // what and where; empty = it returned
+	stop  loops.Stop
+	words string
 }
 
 func newMachine(l *loop, h loops.Host) *machine {
@@ -210,55 +210,61 @@ func (m *machine) patch(recorded []*loops.Planned) (next int, ok bool) {
 
 // conclude is the end of the run, unless the record goes on.
 func (m *machine) conclude(h *loops.History) (loops.Step, error) {
-	stop, words := m.ending()
 	recorded := h.Planned()
 	if n := m.beyondPatches(recorded); n < len(recorded) {
 		p := recorded[n]
-		return nil, &loops.DivergedError{Loop: m.loop.cfg.Name, Step: p.Step, Seq: p.Seq, Recorded: loops.DescribeStep(p.StepPlanned), Asked: words}
+		return nil, &loops.DivergedError{Loop: m.loop.cfg.Name, Step: p.Step, Seq: p.Seq, Recorded: loops.DescribeStep(p.StepPlanned), Asked: m.end.words}
 	}
-	return stop, nil
+	return m.end.stop, nil
 }
 
-// ending is how the code ended, as a step and in words.
-func (m *machine) ending() (loops.Stop, string) {
-	var declined errDeclined
-	switch e := m.end; {
-	case e.panic != "":
-		return loops.Fail(KindPanic, e.panic), "the end of the run by a panic: " + e.panic
-	case errors.As(e.err, &declined):
-		return loops.Stop{By: events.StoppedByDeclined, DeclinedBecause: declined.because}, "the end of the run, " + e.err.Error()
-	case e.err != nil:
-		if refused := (*ModelError)(nil); errors.As(e.err, &refused) && refused.Kind == refusal {
-			return loops.Stop{By: events.StoppedByDeclined, DeclinedBecause: refused.Message}, "the end of the run, declined"
-		}
-		kind, message := kindOf(e.err)
-		return loops.Fail(kind, message), "the end of the run by an error, " + kind + ": " + message
-	case e.value == nil:
-		return loops.Stop{By: events.StoppedByFinish}, "the end of the run, without output"
-	}
-	out, err := json.Marshal(m.end.value)
-	if err != nil {
-		return loops.Fail(KindScript, fmt.Sprintf("the output, a %T, cannot be encoded: %v", m.end.value, err)), "the end of the run"
-	}
-	return loops.Stop{By: events.StoppedByFinish, Output: out}, "the end of the run"
-}
-
-// run is the goroutine of the code.
+// run is the goroutine of the code, and of the methods of what it returns or panics
+// with: they may do what code may, and whoever calls Next waits no longer for them.
 func (m *machine) run(input json.RawMessage) {
 	m.s.owner = goroutine()
-	end := ending{panic: "the code ended its goroutine without a result"}
+	m.end = panicked("the code ended its goroutine without a result")
+	defer close(m.done)
 	defer func() {
 		if v := recover(); v != nil {
-			end = ending{panic: fmt.Sprint(v) + panickedAt()}
+			where := panickedAt()
+			m.end = panicked(fmt.Sprint(v) + where)
 		}
 		if m.s.fault != nil {
-			end = ending{err: m.s.fault}
+			m.end = failed(m.s.fault)
 		}
-		m.end = end
-		close(m.done)
 	}()
 	v, err := m.loop.code(m.s, input)
-	end = ending{value: v, err: err}
+	if err != nil {
+		m.end = failed(err)
+		return
+	}
+	m.end = returned(v)
+}
+
+func panicked(how string) ending {
+	return ending{loops.Fail(KindPanic, how), "the end of the run by a panic: " + how}
+}
+
+func failed(err error) ending {
+	if declined := (errDeclined{}); errors.As(err, &declined) {
+		return ending{loops.Stop{By: events.StoppedByDeclined, DeclinedBecause: declined.because}, "the end of the run, " + err.Error()}
+	}
+	if refused := (*ModelError)(nil); errors.As(err, &refused) && refused.Kind == refusal {
+		return ending{loops.Stop{By: events.StoppedByDeclined, DeclinedBecause: refused.Message}, "the end of the run, declined"}
+	}
+	kind, message := kindOf(err)
+	return ending{loops.Fail(kind, message), "the end of the run by an error, " + kind + ": " + message}
+}
+
+func returned(output any) ending {
+	if output == nil {
+		return ending{loops.Stop{By: events.StoppedByFinish}, "the end of the run, without output"}
+	}
+	out, err := json.Marshal(output)
+	if err != nil {
+		return ending{loops.Fail(KindScript, fmt.Sprintf("the output, a %T, cannot be encoded: %v", output, err)), "the end of the run"}
+	}
+	return ending{loops.Stop{By: events.StoppedByFinish, Output: out}, "the end of the run"}
 }
 
 // panickedAt says where, for a person: the innermost function that is not Go's.

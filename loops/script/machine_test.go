@@ -198,3 +198,73 @@ func TestDiceAndIDs(t *testing.T) {
 		}
 	}
 }
+
+// returning is an output or an error whose methods are code of the host's.
+type returning struct{ do func() }
+
+func (r returning) MarshalJSON() ([]byte, error) { r.do(); return []byte(`"encoded"`), nil }
+
+func (r returning) Error() string { r.do(); return "told" }
+
+func (r returning) As(any) bool { r.do(); return false }
+
+// What code returns has methods that are code as well: they have the same patience,
+// the same goroutine and the same end.
+func TestWhatTheCodeReturnsIsCode(t *testing.T) {
+	returns := map[string]func(returning) (any, error){
+		"output": func(r returning) (any, error) { return r, nil },
+		"error":  func(r returning) (any, error) { return nil, r },
+		"panic":  func(r returning) (any, error) { panic(r) },
+	}
+	for name, ret := range returns {
+		t.Run(name+" that does not come back", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				free := make(chan struct{})
+				d, wg := opened(of(func(*script.Script, claim) (any, error) { return ret(returning{func() { <-free }}) }), time.Minute)
+				began := time.Now()
+				wait := time.AfterFunc(time.Hour, func() { close(free) })
+				step, err := d.Next(t.Context(), begun(t))
+				stopped(t, step, err, script.KindBlocked, "has not come back for 1m0s")
+				if d := time.Since(began); d != time.Minute {
+					t.Errorf("after %s", d)
+				}
+				d.Close()
+				if wait.Stop() {
+					close(free)
+				}
+				wg.Wait()
+			})
+		})
+		t.Run(name+" that asks for a step", func(t *testing.T) {
+			d, wg := opened(of(func(s *script.Script, _ claim) (any, error) { return ret(returning{func() { s.Tool("look", nil) }}) }), time.Minute)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				step, err := d.Next(t.Context(), begun(t))
+				if p, ok := step.(loops.Plan); !ok || err != nil || p.Step.Calls[0].Name != "look" {
+					t.Errorf("%+v, %v", step, err)
+				}
+				d.Close()
+			}()
+			<-done
+			wg.Wait()
+		})
+		t.Run(name+" that ends its goroutine", func(t *testing.T) {
+			var step loops.Step
+			var err error
+			d, wg := opened(of(func(*script.Script, claim) (any, error) { return ret(returning{runtime.Goexit}) }), time.Minute)
+			var session sync.WaitGroup
+			session.Go(func() { step, err = d.Next(t.Context(), begun(t)) })
+			session.Wait()
+			stopped(t, step, err, script.KindPanic, "ended its goroutine")
+			d.Close()
+			wg.Wait()
+		})
+	}
+	for _, name := range []string{"output", "error"} {
+		t.Run(name+" that panics", func(t *testing.T) {
+			step, err := of(func(*script.Script, claim) (any, error) { return returns[name](returning{func() { panic("boo") }}) }).Next(begun(t))
+			stopped(t, step, err, script.KindPanic, "boo (")
+		})
+	}
+}
