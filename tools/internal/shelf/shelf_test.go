@@ -40,7 +40,7 @@ func TestBadInput(t *testing.T) {
 }
 
 func probe(e entry, args string) toolstest.Probe {
-	return toolstest.Probe{Tool: e.tool, Arguments: json.RawMessage(args), Spawner: e.c.Spawner, Past: e.c.Past}
+	return toolstest.Probe{Tool: e.tool, Arguments: json.RawMessage(args), Spawner: e.c.Spawner, Past: e.c.Past, Recaller: e.c.Recaller, Skills: e.c.Skills}
 }
 
 func members(t *testing.T, args string) map[string]json.RawMessage {

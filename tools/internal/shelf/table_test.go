@@ -94,6 +94,16 @@ func (skills) Skill(context.Context, string) (tools.SkillText, error) {
 	return tools.SkillText{Text: "Ask first.", Trust: tools.Own}, nil
 }
 
+type recaller struct{}
+
+func (recaller) Recall(_ context.Context, ids []string) ([]tools.Recalled, error) {
+	out := make([]tools.Recalled, len(ids))
+	for i, id := range ids {
+		out[i] = tools.Recalled{ID: id, Text: "agent: the ferry leaves at nine"}
+	}
+	return out, nil
+}
+
 // table is every tool on the shelf, with the outside world played by servers of
 // the test's.
 func table(t *testing.T) []entry {
@@ -116,6 +126,7 @@ func withoutNetwork(t *testing.T) []entry {
 		{"builtin", builtin.JSONQuery(), `{"document":"{\"a\":[1]}","path":"a[0]"}`, toolstest.ToolCase{}},
 		{"builtin", builtin.Notes(), `{"post":"buy a ferry ticket"}`, toolstest.ToolCase{Past: past{}}},
 		{"builtin", builtin.LoadSkill(), `{"name":"refunds"}`, toolstest.ToolCase{Skills: skills{}}},
+		{"builtin", builtin.RecallTurns(), `{"ids":"t1 t2"}`, toolstest.ToolCase{Recaller: recaller{}}},
 		{"builtin", builtin.Publish(builtin.PublishConfig{Publish: publish}), `{"name":"a.md","content":"# A","media_type":"text/markdown"}`, toolstest.ToolCase{Hostile: true}},
 		{"builtin", builtin.Escalate(builtin.EscalateConfig{}), `{"question":"may I?","background":"it is late"}`, handsOff},
 		{"builtin", builtin.Wait(0), `{"seconds":60}`, handsOff},
