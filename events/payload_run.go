@@ -83,6 +83,9 @@ type Guard struct {
 	// Levels is how many levels of children there may be below the child; nil = no
 	// bound but that of every lineage.
 	Levels *int `json:"levels,omitempty"`
+	// Effects says what destructive calls do, as in [Fork]: those of a child that works
+	// for a fork do what the fork's do. Empty = the parent is no part of one.
+	Effects string `json:"effects,omitempty"`
 }
 
 // Fork names the history that a run begins with: the events of Run up to Seq,

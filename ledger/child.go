@@ -20,7 +20,8 @@ type Children interface {
 	// child exists. It queues a child of the lease's run together with the
 	// hand-off of the call that waits for it, in one transaction. Parent, Root,
 	// Tenant, Owner, SessionID, Priority and Trace are the parent's, and its
-	// deadline is no later. With the same client key and input it returns the run of before.
+	// deadline is no later; so is what its destructive calls do, where the parent is, or
+	// works for, a fork. With the same client key and input it returns the run of before.
 	// A Budget is also held, in the same transaction, in the budgets of the parent
 	// and of every run that it works for: what the child spends is drawn from that, and
 	// what is left of it comes back when the child has ended.

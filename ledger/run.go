@@ -111,7 +111,7 @@ type Run struct {
 	HeldBy, HeldReason string
 	HeldAt             time.Time
 	Schedule           string
-	// ForkOf, ForkSeq and ForkEffects are set for a fork.
+	// ForkOf and ForkSeq are set for a fork, ForkEffects also for the runs that work for one.
 	ForkOf      events.RunID
 	ForkSeq     uint64
 	ForkEffects ForkEffects

@@ -259,6 +259,8 @@ func (c *RunCheck) queued(q events.RunQueued, fault func(string, ...any)) {
 	var f events.Fork
 	if q.Fork != nil {
 		f = *q.Fork
+	} else if q.Guard != nil {
+		f.Effects = q.Guard.Effects
 	}
 	if f.Run != c.run.ForkOf || f.Seq != c.run.ForkSeq || f.Effects != string(c.run.ForkEffects) {
 		fault("it begins with run %s up to event %d, effects %q, in run_queued; with run %s up to event %d, effects %q, in runs",

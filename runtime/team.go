@@ -188,7 +188,7 @@ func (s *session) parentPolicy() *events.Policy {
 
 // guardChild is what this run asks of a child that it starts now; zero for nothing.
 func (s *session) guardChild() (redact.JSON, error) {
-	g := events.Guard{Policy: s.policy.event(), Taint: s.taintedBy()}
+	g := events.Guard{Policy: s.policy.event(), Taint: s.taintedBy(), Effects: string(s.run.ForkEffects)}
 	var levels *int
 	if most := s.agent.Limits.MaxDepth; most > 0 {
 		levels = &most

@@ -215,7 +215,7 @@ func (a *app) whyHeld(e *explanation, r ledger.Run) {
 
 // whyFork says where a fork comes from and what that means for its calls.
 func (a *app) whyFork(e *explanation, r ledger.Run) {
-	if r.ForkOf.IsZero() {
+	if r.ForkEffects == "" {
 		return
 	}
 	words := map[ledger.ForkEffects]string{
@@ -223,6 +223,10 @@ func (a *app) whyFork(e *explanation, r ledger.Run) {
 		ledger.ForkSimulate: "other destructive calls are not executed, and the model is told so",
 		ledger.ForkAsk:      "each other destructive call needs a person's approval",
 	}[r.ForkEffects]
+	if r.ForkOf.IsZero() {
+		e.say("It works for a fork, and does what that does: %s (%s).", orNo(words, "nothing is known of destructive calls"), r.ForkEffects)
+		return
+	}
 	e.say("It is a fork: it begins with the history of run %s up to event %d. What that run has done is handed back and not done again; %s (%s).",
 		r.ForkOf, r.ForkSeq, orNo(words, "nothing is known of other destructive calls"), r.ForkEffects)
 	e.next(a.command("runs", "show", r.ForkOf.String()), "the run that it comes from")

@@ -22,6 +22,7 @@ var forkTests = []conformance{
 	{"an effect of an ended stranger is left to a person", testStrangerDoesNotAdopt},
 	{"a cancelling run begins nothing new", testCancellingBeginsNothing},
 	{"a fork is verified against what it begins with", testVerifyFork},
+	{"runs that work for a fork do what it does", testForkChildren},
 }
 
 func forkOf(t tb, h Harness, run events.RunID, seq uint64) ledger.Run {

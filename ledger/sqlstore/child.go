@@ -86,6 +86,13 @@ func (s *Store) spawn(ctx context.Context, tx Tx, at holder, id events.RunID, in
 	if existed && child.Parent != parent.ID {
 		return ledger.Run{}, fmt.Errorf("run %s is not a child of this run: %w", child.ID, ledger.ErrClientKeyConflict)
 	}
+	if parent.ForkEffects != "" && !existed {
+		// What a fork does not do itself it does not have done by another run either.
+		if err := one(tx.Exec(ctx, `UPDATE runs SET fork_effects = $2 WHERE id = $1`, child.ID, parent.ForkEffects)); err != nil {
+			return ledger.Run{}, err
+		}
+		child.ForkEffects = parent.ForkEffects
+	}
 	started := events.ChildStarted{Child: child.ID, Call: h.Call, Budget: in.Budget}
 	if _, _, err := s.addFact(ctx, tx, parent.ID, events.DerivedID(h.Token, events.TypeOf(started)), started, h.Trace); err != nil {
 		return ledger.Run{}, err

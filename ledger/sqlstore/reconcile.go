@@ -194,6 +194,9 @@ func (s *Store) RestoreRun(ctx context.Context, r ledger.LostRun) (detail string
 			if guard, err = json.Marshal(q.Guard); err != nil {
 				return err
 			}
+			if q.Fork == nil {
+				fork.Effects = q.Guard.Effects
+			}
 		}
 		_, err = tx.Exec(ctx, `
 			INSERT INTO runs (id, tenant, queue, agent, owner, session_id, root_id, parent_id, client_key, input_mac, input, requires, priority, trace,
