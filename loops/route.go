@@ -140,9 +140,10 @@ func (h *History) TriedEndpoints(model string) []string {
 func (h *History) LastEndpoint(model string) string { return h.endpoints[model] }
 
 // movesOn reports whether another model may answer what this one did not: not if
-// the request is what was wrong.
+// the request is what was wrong. One that is too long is so for this model: another
+// may have a larger window, and one that has not says so for nothing.
 func movesOn(e *events.ModelCallError) bool {
-	return e.Retryable || e.Error.Kind == "unauthorized" || e.Error.Kind == "panic"
+	return e.Retryable || slices.Contains([]string{"unauthorized", "panic", events.KindContextFull}, e.Error.Kind)
 }
 
 // goesOn reports whether there is somebody to ask after the last error of the turn.
