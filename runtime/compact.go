@@ -59,38 +59,23 @@ func (s *session) awaitCompactor(ctx context.Context, last *events.ModelCallErro
 func (s *session) compact(ctx context.Context, turn int) (done bool, err error) {
 	s.mu.Lock()
 	due, ok := s.hist.DueCompaction()
-	c := s.hist.Compaction()
-	s.mu.Unlock()
 	if !ok {
+		s.mu.Unlock()
 		return false, nil
 	}
-	e := events.TranscriptCompacted{Turn: turn, Span: due.Span, Because: due.Because, Tokens: due.Tokens, By: c.With, Trust: "own"}
-	if s.hist.SawExternal() {
-		e.Trust = "external"
-	}
-	switch last := due.LastError; {
-	case c.With == events.CompactedByCut:
-	case due.Answer != nil:
-		e.Attempt = due.Answer.Attempt
-		e.Text, e.Failed = s.summary(due)
-	case last != nil && (!last.Retryable || due.Failures >= maxCompactAttempts):
-		e.Failed = fmt.Sprintf("the model failed %d times: %s", due.Failures, last.Error.Kind)
-	default:
-		if last != nil {
-			if later, err := s.awaitCompactor(ctx, last); later || err != nil {
+	e, ask := s.compactedLocked(turn, due)
+	begun := s.hist.Turn()
+	s.mu.Unlock()
+	if ask {
+		if due.LastError != nil {
+			if later, err := s.awaitCompactor(ctx, due.LastError); later || err != nil {
 				return true, err
 			}
 		}
 		return true, s.askToCompact(ctx, turn, due)
 	}
-	if e.Text != "" && !s.hist.Helps(e) {
-		e.Text, e.Failed = "", "the summary is no smaller than what it was to replace"
-	}
-	if e.Text == "" {
-		e.By = events.CompactedByCut
-	}
 	ps := []events.Payload{e}
-	if s.hist.Turn() < turn {
+	if begun < turn {
 		ps = append([]events.Payload{events.TurnStarted{Turn: turn}}, ps...)
 	}
 	for _, p := range ps {
@@ -99,6 +84,32 @@ func (s *session) compact(ctx context.Context, turn int) (done bool, err error) 
 		}
 	}
 	return true, nil
+}
+
+// compactedLocked is the compaction that is due, if no model has to be asked for it
+// first. s.mu is held: a signal that comes in meanwhile is part of the history, too.
+func (s *session) compactedLocked(turn int, due loops.Compacting) (e events.TranscriptCompacted, ask bool) {
+	e = events.TranscriptCompacted{Turn: turn, Span: due.Span, Because: due.Because, Tokens: due.Tokens, By: s.hist.Compaction().With, Trust: "own"}
+	if s.hist.SawExternal() {
+		e.Trust = "external"
+	}
+	switch last := due.LastError; {
+	case e.By == events.CompactedByCut:
+	case due.Answer != nil:
+		e.Attempt = due.Answer.Attempt
+		e.Text, e.Failed = s.summary(due)
+	case last != nil && (!last.Retryable || due.Failures >= maxCompactAttempts):
+		e.Failed = fmt.Sprintf("the model failed %d times: %s", due.Failures, last.Error.Kind)
+	default:
+		return e, true
+	}
+	if e.Text != "" && !s.hist.Helps(e) {
+		e.Text, e.Failed = "", "the summary is no smaller than what it was to replace"
+	}
+	if e.Text == "" {
+		e.By = events.CompactedByCut
+	}
+	return e, false
 }
 
 // summary is what is taken of a model's answer, or why nothing is.
@@ -123,17 +134,17 @@ func (s *session) summary(due loops.Compacting) (text, failed string) {
 // and none of the run's tools: there is nothing that it could do.
 func (s *session) askToCompact(ctx context.Context, turn int, due loops.Compacting) error {
 	c := s.agent.Compaction
+	s.mu.Lock()
+	ms, turns, chain := s.hist.Original(due.Span), s.hist.OriginalTurns(due.Span), s.hist.Chain()
+	s.mu.Unlock()
 	name := c.Model
 	if name == "" {
-		name = s.hist.Chain()[0]
+		name = chain[0]
 	}
 	m, ok := s.w.cfg.Models[name]
 	if !ok {
 		return fmt.Errorf("model %q, which compacts the transcript, is not configured here: %w", name, errUnworkable)
 	}
-	s.mu.Lock()
-	ms, turns := s.hist.Original(due.Span), s.hist.OriginalTurns(due.Span)
-	s.mu.Unlock()
 	req := model.Request{
 		Model: name, System: loops.CompactionPrompt(c.With), MaxTokens: summaryTokens,
 		Messages: []model.Message{{Role: model.User, Text: loops.Written(ms, turns)}},
