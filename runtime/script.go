@@ -17,6 +17,10 @@ import (
 // something that no event can hold. Stored; never renamed.
 const kindUnrecordable = "step_unrecordable"
 
+// kindNameRedacted is the kind of the error that ends a run whose script gives a
+// step a name that is taken for a secret. Stored; never renamed.
+const kindNameRedacted = "step_name_redacted"
+
 // divergedRecheck is how often a run whose script has diverged is looked at: code
 // that fits may be there.
 const divergedRecheck = time.Minute
@@ -38,6 +42,16 @@ func (s *session) closeLoop() {
 // plan records what the code of a script asks for. Whatever is done for it is done
 // from the record.
 func (s *session) plan(ctx context.Context, step loops.Plan) error {
+	if name, err := s.nameRedacted(step.Step); name != "" || err != nil {
+		if err != nil {
+			return err
+		}
+		return s.end(ctx, events.RunFailed{
+			StoppedBy: events.StoppedByError, Turns: s.hist.Turn(),
+			Error: events.ErrorInfo{Kind: kindNameRedacted, Message: fmt.Sprintf("step %d of the script (%s): a name in it would be recorded as %q, since it is taken for a secret. "+
+				"The code finds its steps again by their names: choose one that does not look like a key", step.Step.Step, step.Step.Op, name)},
+		})
+	}
 	ps := []events.Payload{step.Step}
 	if step.Step.Turn > s.hist.Turn() {
 		ps = []events.Payload{events.TurnStarted{Turn: step.Step.Turn}, step.Step}
@@ -50,6 +64,29 @@ func (s *session) plan(ctx context.Context, step loops.Plan) error {
 		})
 	}
 	return err
+}
+
+// nameRedacted returns the first name in a step as it would be recorded, if that is not
+// as the code has it: two that become one marker could not be told apart.
+func (s *session) nameRedacted(step events.StepPlanned) (string, error) {
+	names := append([]string{step.Name}, step.Validators...)
+	for _, c := range step.Calls {
+		names = append(names, c.Name)
+	}
+	j, err := s.red.JSON(names)
+	if err != nil {
+		return "", fmt.Errorf("names of step %d: %w", step.Step, err)
+	}
+	var recorded []string
+	if err := json.Unmarshal(j.Bytes(), &recorded); err != nil {
+		return "", fmt.Errorf("names of step %d: %w", step.Step, err)
+	}
+	for i, name := range recorded {
+		if name != names[i] {
+			return name, nil
+		}
+	}
+	return "", nil
 }
 
 // dispatcherFor is what performs a call: the agent's tools, or for what a script

@@ -249,6 +249,55 @@ func TestBrokenScriptsEndOnlyTheirRun(t *testing.T) {
 	k.stop(t)
 }
 
+// A step is found again by its name: code whose names redaction would change is told,
+// rather than asked the same for ever or found to have diverged from itself.
+func TestNamesThatLookLikeSecrets(t *testing.T) {
+	const key = "sk-2026-04-vat-rounding-v2"
+	w := newWorld(t, judge, echo(tools.Readonly)).scripts(script.New(script.Config{Name: "coded", Version: 1, Validators: []string{key}}, func(s *script.Script, in order) (any, error) {
+		if in.Charge != "fine" {
+			s.Tool("echo", text{"before"})
+		}
+		switch in.Charge {
+		case "patch":
+			s.Patched(key)
+		case "artifact":
+			if _, err := s.Artifact(script.Artifact{Name: key, Value: "x"}); err != nil {
+				return nil, err
+			}
+		case "validator":
+			if _, err := s.Artifact(script.Artifact{Name: "report", Value: "x", Validators: []string{key}}); err != nil {
+				return nil, err
+			}
+		case "tool":
+			s.Tool(key, nil)
+		case "fine": // a marker that the code wrote itself is recorded as it is
+			s.Patched("[REDACTED:openai-key:0123abcd]")
+			s.Patched("vat rounding v2")
+		}
+		return s.Tool("echo", text{"x"}).Text, nil
+	}))
+	inner := w.cfg
+	w.cfg = func(cfg *runtime.Config) {
+		inner(cfg)
+		cfg.Artifacts.Validators[key] = cfg.Artifacts.Validators["v"]
+	}
+	w.start()
+	ids := map[string]events.RunID{}
+	for _, what := range []string{"patch", "artifact", "validator", "tool", "fine"} {
+		ids[what] = w.submit(order{what}).ID
+	}
+	for what, op := range map[string]events.Op{"patch": events.OpPatch, "artifact": events.OpArtifact, "validator": events.OpArtifact, "tool": events.OpCalls} {
+		r := w.wait(ids[what], false)
+		e := last[events.RunFailed](w, r.ID).Error
+		if r.State != ledger.Failed || e.Kind != "step_name_redacted" || !strings.Contains(e.Message, fmt.Sprintf("step 2 of the script (%s)", op)) || !strings.Contains(e.Message, "[REDACTED:") || strings.Contains(w.story(r.ID), key) {
+			t.Errorf("%s: run = %s %s\n%s", what, r.State, r.Error, w.story(r.ID))
+		}
+	}
+	if r := w.wait(ids["fine"], false); r.State != ledger.Finished {
+		t.Errorf("a name like others: %s %s", r.State, r.Error)
+	}
+}
+
 // However many steps it has, code runs from its top once for each lease, and not
 // for each step.
 func TestScriptRunsOncePerLease(t *testing.T) {

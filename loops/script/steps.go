@@ -30,7 +30,8 @@ type Script struct {
 	fault   error // a step that cannot be asked for
 }
 
-// begin makes what is the same for a run, its retries and its forks.
+// begin makes what is the same each time the code runs. Dice and ids are those of the
+// lineage, retries and forks included; the time is the run's own.
 func (s *Script) begin(h *loops.History, name string) {
 	o := h.Origin()
 	input, err := canonical.JSON(o.Input)
@@ -80,7 +81,11 @@ func (s *Script) abort(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Now returns the time at which the last step was done: the same each time.
+// Now returns the time at which the last step was done, or before the first one that at
+// which the run was started: the same each time that the run's code runs. It is another
+// one when the run is tried again. So it must not go into what a destructive call is
+// known by (its identity, an id, a reference): the retry would do it a second time. Take
+// [Script.NewID] for that.
 func (s *Script) Now() time.Time {
 	s.own("Now")
 	return s.now
