@@ -3,6 +3,7 @@ package telemetry
 import (
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -49,6 +50,9 @@ type feed struct {
 	unsent int                            // spans since the last flush
 	again  time.Time                      // no flush before
 }
+
+// errThere ends the reading of a run's past.
+var errThere = errors.New("that is all of the past")
 
 type known struct {
 	run  events.RunID
@@ -117,7 +121,7 @@ func (f *feed) of(ctx context.Context, e events.Event) (*trace.Fold, error) {
 	if e.Seq > 1 { // another process told its beginning, or this one has forgotten it
 		err := f.read(ctx, e.RunID, 1, func(s events.Sealed) error {
 			if s.Envelope().Seq >= e.Seq {
-				return nil
+				return errThere
 			}
 			past, err := s.Decode()
 			if err != nil {
@@ -126,7 +130,7 @@ func (f *feed) of(ctx context.Context, e events.Event) (*trace.Fold, error) {
 			fold.Apply(past)
 			return nil
 		})
-		if err != nil {
+		if err != nil && !errors.Is(err, errThere) {
 			return nil, fmt.Errorf("read the beginning of run %s: %w", e.RunID, err)
 		}
 	}

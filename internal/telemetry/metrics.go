@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/trace"
 )
 
@@ -144,7 +145,11 @@ func (m *meters) countModel(ctx context.Context, s *trace.Span, took float64) {
 func with(s *trace.Span, keys ...string) api.MeasurementOption {
 	var as []trace.Attr
 	for _, k := range keys {
-		if v := s.Attr(k); v != nil {
+		v := s.Attr(k)
+		if k == trace.ToolName && s.Attr(trace.Blocked) == string(events.BlockedUnknownTool) {
+			v = "(unknown)" // what a model makes up is no label
+		}
+		if v != nil {
 			as = append(as, trace.Attr{Key: k, Value: v})
 		}
 	}

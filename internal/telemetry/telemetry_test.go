@@ -57,11 +57,11 @@ func oneRun(t *testing.T) (*eventstest.Run, []events.Sealed) {
 		},
 		events.ToolExecutionStarted{Call: call, Attempt: 1, Tool: "refund", Effect: "destructive", Ref: &ref, Arguments: json.RawMessage(`{"order":"canary-args"}`)},
 		events.ToolExecutionInDoubt{Call: call, Attempt: 1, Tool: "refund", Ref: ref, Cause: "timeout"},
-		events.RunParked{Reason: events.ParkInDoubt, Detail: "refund t1.c0"},
+		events.RunParked{Reason: events.ParkInDoubt, Detail: "canary-detail of refund t1.c0"},
 		events.EffectResolved{Call: call, Tool: "refund", Ref: ref, State: events.EffectApplied, By: "ann", Result: events.ToolResult{Status: "completed", Output: "canary-result"}},
 		events.RunResumed{Worker: "v", Epoch: 2},
 		events.ToolExecutionFinished{Call: events.CallID{Turn: 1, Index: 1}, Attempt: 1, Tool: "refund", Repeated: true, Of: &events.CallRef{Run: r.ID, Call: call}, Result: events.ToolResult{Status: "completed", Output: "canary-result"}},
-		events.ToolExecutionBlocked{Call: events.CallID{Turn: 1, Index: 2}, Tool: "rm", Reason: events.BlockedToolDenied, Detail: "kill_switch"},
+		events.ToolExecutionBlocked{Call: events.CallID{Turn: 1, Index: 2}, Tool: "rm", Reason: events.BlockedToolDenied, Detail: "kill_switch", Result: events.ToolResult{Error: "canary-words"}},
 		events.RunFinished{StoppedBy: events.StoppedByFinish, Turns: 1},
 	} {
 		if resumed, ok := p.(events.RunResumed); ok {
@@ -362,5 +362,31 @@ func TestGauges(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("the database was asked %d times in a moment", asked)
+	}
+}
+
+// What a model makes up is no label of a metric.
+func TestUnknownToolsAreOneLabel(t *testing.T) {
+	reader := metric.NewManualReader()
+	tel, err := Start(t.Context(), Config{Getenv: env(), Readers: []metric.Reader{reader}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := eventstest.NewRun(t)
+	es := []events.Sealed{r.Next(events.RunQueued{Agent: "a", Input: json.RawMessage(`1`)})}
+	for i := range 5 {
+		es = append(es, r.Next(events.ToolExecutionBlocked{Call: events.CallID{Turn: 1, Index: i}, Tool: fmt.Sprintf("made_up_%d", i), Reason: events.BlockedUnknownTool}))
+	}
+	if err := tel.Feed(&sink{}, nothing).Publish(t.Context(), es...); err != nil {
+		t.Fatal(err)
+	}
+	var rm metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &rm); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range rm.ScopeMetrics[0].Metrics {
+		if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == MetricToolCalls && (len(sum.DataPoints) != 1 || sum.DataPoints[0].Value != 5) {
+			t.Errorf("%+v", sum.DataPoints)
+		}
 	}
 }

@@ -179,6 +179,9 @@ func (f *Fold) emit(s *Span, at time.Time) *Span {
 	if s.ErrorType != "" {
 		s.Attrs = append(s.Attrs, Attr{ErrorType, s.ErrorType})
 	}
+	if !f.opt.Content {
+		s.Message = "" // a tool's, a model's or a person's own words
+	}
 	f.out = append(f.out, *s)
 	return &f.out[len(f.out)-1]
 }
@@ -265,7 +268,7 @@ func (f *Fold) park(e events.Event, p events.RunParked) {
 	f.leave(e.Time, "")
 	f.unpark(e.Time)
 	f.parked = f.span(derive("park", f.run[:], number(int(e.Seq))), f.rootID(), "wait "+string(p.Reason), Internal, e.Time, Attr{ParkReason, string(p.Reason)}) //nolint:gosec // a count
-	if p.Detail != "" {
+	if p.Detail != "" && f.opt.Content {                                                                                                                        // it may say how to complete a call
 		f.parked.Attrs = append(f.parked.Attrs, Attr{ParkDetail, p.Detail})
 	}
 	f.start(f.parked)

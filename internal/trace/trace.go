@@ -70,7 +70,8 @@ type Span struct {
 	Moments    []Moment
 	// ErrorType is of low cardinality, as error.type wants it; empty = it went well.
 	ErrorType string
-	// Message says it for a person. Redacted, as all of the record.
+	// Message says it for a person, in the words of a tool, a provider or a person;
+	// empty without [Options].Content.
 	Message string
 	// Sampled is what whoever submitted the run decided.
 	Sampled bool
