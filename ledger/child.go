@@ -22,6 +22,7 @@ type Children interface {
 	// Tenant, Owner, SessionID, Priority and Trace are the parent's, and its
 	// deadline is no later; so is what its destructive calls do, where the parent is, or
 	// works for, a fork. With the same client key and input it returns the run of before.
+	// What the child may spend counts against h.RunLimit from then on.
 	// A Budget is also held, in the same transaction, in the budgets of the parent
 	// and of every run that it works for: what the child spends is drawn from that, and
 	// what is left of it comes back when the child has ended.

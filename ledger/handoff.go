@@ -34,6 +34,9 @@ type Handoff struct {
 	OpKey events.Hash
 	// Child is set for reason child. [Children.Spawn] makes it.
 	Child events.RunID
+	// RunLimit is for [Children.Spawn]: it becomes the budget of Run if that has none;
+	// nil = none.
+	RunLimit *events.PicoUSD
 	// Signal is the name of the signal that completes it, for reason signal.
 	Signal string
 	// Trust is that of the outcome: "own" or "external".

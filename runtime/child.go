@@ -52,7 +52,7 @@ func (p spawner) Spawn(ctx context.Context, in *tools.Invocation, sp tools.Spawn
 		Requires: []string{Capability(sp.Agent)}, Deadline: s.deadline(),
 		Budget: s.childBudget(c.Name, sp), Guard: guard,
 	}
-	h := ledger.Handoff{Token: in.Token, Call: in.Call, CallAttempt: in.Attempt, Tool: c.Name, Trust: string(sp.Trust), Trace: in.Trace}
+	h := ledger.Handoff{Token: in.Token, Call: in.Call, CallAttempt: in.Attempt, Tool: c.Name, Trust: string(sp.Trust), Trace: in.Trace, RunLimit: s.agent.Budget}
 	var child ledger.Run
 	err = s.barrier(ctx, "spawn child", func(pre ledger.Prefix) error {
 		got, facts, err := s.w.cfg.Ledger.Spawn(ctx, s.lease, pre, sub, h)

@@ -17,6 +17,7 @@ import (
 
 var budgetTests = []conformance{
 	{"a run without a budget stores nothing", testNoBudget},
+	{"an agent's limit binds children before the run reserves anything itself", testLimitBeforeChildren},
 	{"what is reserved counts until it is settled", testReserveAndSettle},
 	{"the same attempt is held once and settled once", testReserveTwice},
 	{"a refusal holds nothing anywhere and says which budget", testBudgetRefusal},

@@ -14,12 +14,12 @@ import (
 )
 
 // call starts a child with a budget for the index-th call of turn 1.
-func (a *actor) call(index int, budget events.PicoUSD, trust string) (ledger.Run, error) {
+func (a *actor) call(index int, budget events.PicoUSD, trust string, opts ...func(*ledger.Handoff)) (ledger.Run, error) {
 	in := ledger.Submission{
 		Agent: "clerk", Queue: fmt.Sprintf("children-%d", testCount.Add(1)), ClientKey: fmt.Sprintf("child/%s/%d", a.run.ID, index),
 		Input: mustSeal(a.t, map[string]int{"part": index}), InputMAC: []byte("mac"), Budget: &budget,
 	}
-	h := a.handoff(at(index), func(h *ledger.Handoff) { h.Tool, h.For, h.Trust = "clerk", 0, trust })
+	h := a.handoff(append(opts, at(index), func(h *ledger.Handoff) { h.Tool, h.For, h.Trust = "clerk", 0, trust })...)
 	child, fs, err := a.h.Store.Spawn(a.t.Context(), a.lease, a.prefix, in, h)
 	if err == nil {
 		a.prefix = nil

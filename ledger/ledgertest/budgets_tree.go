@@ -152,3 +152,40 @@ func testBudgetTree(t *testing.T, h Harness) {
 		t.Run(fmt.Sprintf("budget of %s", a.run.ID), func(t *testing.T) { h.amounts(t, runBudget(a.run), s, 0, u) })
 	}
 }
+
+// testLimitBeforeChildren: a script calls agents and no model, so nothing makes its
+// own budget before them.
+func testLimitBeforeChildren(t *testing.T, h Harness) {
+	a := start(t, h)
+	limit := events.PicoUSD(50)
+	limited := func(h *ledger.Handoff) { h.RunLimit = &limit }
+	for i := range 10 {
+		want := error(nil)
+		if i >= 2 {
+			want = ledger.ErrBudget
+		}
+		if _, err := a.call(i, 20, "own", limited); !errors.Is(err, want) {
+			t.Errorf("call %d: %v, want %v", i, err, want)
+		}
+	}
+	h.amounts(t, runBudget(a.run), 0, 40, 0)
+	if got := h.budget(t, runBudget(a.run)); got.SetBy != "agent clerk" || *got.Limit != 50 {
+		t.Errorf("budget made by the agent: %+v", got)
+	}
+	if n := h.count(t, `SELECT count(*) FROM runs WHERE parent_id = $1`, a.run.ID); n != 2 {
+		t.Errorf("%d children", n)
+	}
+	h.sound(t)
+	// A child without a budget of its own, started by another process, counts against it too.
+	b := start(t, h)
+	in := ledger.Submission{Agent: "clerk", Queue: "limited-" + b.run.Queue, ClientKey: "limited/" + b.run.ID.String(), Input: mustSeal(t, 1), InputMAC: []byte("mac")}
+	child, _, err := h.Store.Spawn(t.Context(), b.lease, b.prefix, in, b.handoff(limited, func(h *ledger.Handoff) { h.For = 0 }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := take(t, h, child)
+	c.mustReserve(1, 50)
+	if _, _, err := c.reserve(2, 1); !errors.Is(err, ledger.ErrBudget) {
+		t.Errorf("the child spends more than its parent may: %v", err)
+	}
+}

@@ -33,7 +33,7 @@ func (s *Store) Spawn(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 		child, err = s.spawn(ctx, tx, at, id, in, h)
 		if errors.Is(err, ledger.ErrTooDeep) || errors.Is(err, ledger.ErrTooManyChildren) || errors.Is(err, ledger.ErrClientKeyConflict) ||
 			errors.Is(err, ledger.ErrBudget) {
-			return err, nil // nothing was inserted
+			return err, nil // nothing was inserted but the parent's own budget
 		}
 		if err != nil {
 			return nil, err
@@ -49,7 +49,7 @@ func (s *Store) Spawn(ctx context.Context, l ledger.Lease, p ledger.Prefix, in l
 	if err != nil {
 		return fail(err)
 	}
-	if in.Budget != nil {
+	if in.Budget != nil || h.RunLimit != nil {
 		s.budgets.noticed()
 	}
 	return child, facts, nil
@@ -73,6 +73,11 @@ func (s *Store) spawn(ctx context.Context, tx Tx, at holder, id events.RunID, in
 	}
 	if err := s.mayHaveChild(ctx, tx, parent, in); err != nil {
 		return ledger.Run{}, err
+	}
+	if h.RunLimit != nil { // a run that has reserved nothing yet has no budget that its children could count against
+		if err := s.makeRunBudget(ctx, tx, parent, *h.RunLimit, "agent "+parent.Agent, at.now); err != nil {
+			return ledger.Run{}, err
+		}
 	}
 	if in.Budget != nil { // before anything is inserted: it may be refused
 		if err := s.grantChild(ctx, tx, at, id, in, h); err != nil {
