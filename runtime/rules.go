@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/daybookhq/daybook/agents"
@@ -106,15 +107,21 @@ func depth(parent, root events.RunID) int {
 }
 
 // checkRules finds rules about tools that there are not, and ones that ask about
-// calls that the ledger does not decide about.
+// calls that the ledger does not decide about, and ones that would be others in the
+// record.
 func (w *Worker) checkRules(operator *rules.List, as []*agents.Agent, reg *tools.Registry) (errs []error) {
 	var all []rules.Tool
 	var names []string
 	for _, t := range reg.Tools() {
 		all, names = append(all, ruledTool(t.Definition())), append(names, t.Definition().Name)
 	}
-	for _, err := range append(operator.CheckTypos(names), operator.CheckAsks(all)...) {
-		errs = append(errs, fmt.Errorf("%s: %w", operator.Source(), err))
+	for _, err := range slices.Concat(operator.CheckTypos(names), operator.CheckAsks(all), operator.CheckRedaction(w.cfg.Redactor)) {
+		where := operator.Source()
+		var f *rules.Fault
+		if errors.As(err, &f) && f.Line > 0 {
+			where = fmt.Sprintf("%s, line %d", where, f.Line)
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", where, err))
 	}
 	for _, a := range as {
 		var own []rules.Tool
@@ -124,7 +131,7 @@ func (w *Worker) checkRules(operator *rules.List, as []*agents.Agent, reg *tools
 				own = append(own, ruledTool(t.Definition()))
 			}
 		}
-		for _, err := range append(a.Policy.CheckNames(a.ToolNames()), a.Policy.CheckAsks(own)...) {
+		for _, err := range slices.Concat(a.Policy.CheckNames(a.ToolNames()), a.Policy.CheckAsks(own), a.Policy.CheckRedaction(w.cfg.Redactor)) {
 			where := fmt.Sprintf("agent %q", a.Name)
 			var f *rules.Fault
 			if errors.As(err, &f) && f.Line > 0 && a.Path != "" {

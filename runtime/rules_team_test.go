@@ -73,3 +73,43 @@ func TestRulesAboutAgents(t *testing.T) {
 		t.Errorf("blocked: %+v", b)
 	}
 }
+
+// A rule with what became known as a secret only after the worker had started is
+// redacted in the record: for a child, and for whoever goes on, it denies.
+func TestRulesThatWereRedactedDeny(t *testing.T) {
+	const pattern = "zebra-quartz-8[0-9]" // the text that it finds is not redacted
+	pays := one("pay", `{"text":"zebra-quartz-85"}`)
+	var p provider
+	w := newWorld(t, roles{"tester": lines(pays, one("teller", `{"input":"pay"}`)), "teller": lines(pays)}, payInto(&p, tools.Definition{Trust: tools.Own}))
+	lead := func(rules ...policy.Rule) {
+		w.team(&agents.Agent{Name: "tester", Agents: []agents.Callee{{Agent: "teller"}}, Policy: policy.Must(`agent "tester"`, rules...)},
+			&agents.Agent{Name: "teller", Description: "Pays."})
+	}
+	lead(policy.Rule{When: `tool.effect != "destructive"`, Then: policy.Allow},
+		policy.Rule{When: `args.text matches "^` + pattern + `$"`, Then: policy.Deny, Because: "not those"})
+	first := w.start()
+	if err := w.red.Register("shop", pattern); err != nil {
+		t.Fatal(err)
+	}
+	denied := func(id events.RunID) {
+		t.Helper()
+		for _, id := range []events.RunID{id, w.children(id)[0].ID} {
+			if r := w.wait(id, false); r.State != ledger.Finished || p.effects() != 0 {
+				t.Errorf("run is %s, %d paid\n%s", r.State, p.effects(), w.story(id))
+			}
+			if b := last[events.ToolExecutionBlocked](w, id); b.Detail != tools.DetailPolicy {
+				t.Errorf("blocked: %+v", b)
+			}
+		}
+	}
+	id := w.submit("go").ID
+	w.wait(id, false)
+	denied(id)
+	first.stop(t)
+	lead()
+	w.start()
+	fork := w.fork(id, 2, "again").ID
+	w.wait(fork, false)
+	denied(fork)
+	w.whole()
+}

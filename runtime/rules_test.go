@@ -377,8 +377,9 @@ func TestRulesAreCheckedBeforeTheWorkerStarts(t *testing.T) {
 		t.Errorf("names of the host's code: %v", err)
 	}
 	for when, want := range map[string]string{
-		`tool.name == "pya"`: `agents/x/AGENT.md:7: policy: rule 1: when: there is no tool "pya", so this guards nothing; did you mean "pay"?`,
-		`tainted`:            `agents/x/AGENT.md:7: policy: rule 1: then: ask may hold for calls of echo (readonly): approvals guard destructive calls`,
+		`tool.name == "pya"`:                            `agents/x/AGENT.md:7: policy: rule 1: when: there is no tool "pya", so this guards nothing; did you mean "pay"?`,
+		`args.key == "rk_live_51H8eu7shopkeeperAbCdEf"`: `agents/x/AGENT.md:7: policy: rule 1: when: holds what looks like a secret`,
+		`tainted`: `agents/x/AGENT.md:7: policy: rule 1: then: ask may hold for calls of echo (readonly): approvals guard destructive calls`,
 	} {
 		l := policy.Must(`agent "x"`, policy.Rule{When: when, Then: policy.Ask, Because: "x", Line: 7})
 		_, err := runtime.NewWorker(runtime.Config{

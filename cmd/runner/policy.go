@@ -166,8 +166,12 @@ func (p *policyCheck) subjects() []policy.Tool {
 
 // check says what keeps a worker from starting with the rules.
 func (p *policyCheck) check() error {
+	red, _, err := p.a.knownSecrets()
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, err := range append(p.typos(), p.list.CheckAsks(p.subjects())...) {
+	for _, err := range slices.Concat(p.typos(), p.list.CheckAsks(p.subjects()), p.list.CheckRedaction(red)) {
 		var f *policy.Fault
 		if errors.As(err, &f) {
 			err = fmt.Errorf("%s:%d: %w", p.file, f.Line, err)

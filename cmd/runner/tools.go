@@ -103,12 +103,9 @@ func (a *app) toolViews(ctx context.Context, w *workerFlags) (views []toolView, 
 		return nil, err
 	}
 	defer k.close(log)
-	r := redact.New(redact.Config{})
-	vault := redact.NewVault(r)
-	for name, value := range a.opts.Secrets {
-		if err := vault.Set(name, value); err != nil {
-			return nil, err
-		}
+	r, vault, err := a.knownSecrets()
+	if err != nil {
+		return nil, err
 	}
 	if _, err := k.shelf.Connect(ctx, r, vault); err != nil { // the log has what is left out
 		return nil, err
@@ -131,6 +128,18 @@ func (a *app) toolViews(ctx context.Context, w *workerFlags) (views []toolView, 
 		return nil, err
 	}
 	return chosen(views, as), nil
+}
+
+// knownSecrets are those that the process was started with, and a redactor that knows them.
+func (a *app) knownSecrets() (*redact.Redactor, *redact.Vault, error) {
+	r := redact.New(redact.Config{})
+	vault := redact.NewVault(r)
+	for name, value := range a.opts.Secrets {
+		if err := vault.Set(name, value); err != nil {
+			return nil, nil, err
+		}
+	}
+	return r, vault, nil
 }
 
 // chosen are the tools that agents name, with their names.

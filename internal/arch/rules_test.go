@@ -36,7 +36,7 @@ var packages = map[string]string{
 	"tools/internal/apitest": "",
 
 	// Rules about calls; agents read them, the runtime asks them; see docs/decisions/0035.
-	"tools/policy": "events internal/canonical internal/strictyaml",
+	"tools/policy": "events redact internal/canonical internal/strictyaml",
 
 	"tools/memory":            "tools events redact",
 	"tools/memory/memorytest": "tools tools/memory tools/toolstest events redact",

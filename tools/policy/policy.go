@@ -124,6 +124,10 @@ type List struct {
 // Compile checks rules and makes a list of them; source is what decisions call
 // it, such as `agent "refunds"`. The error joins a [*Fault] for each fault.
 func Compile(source string, rules ...Rule) (*List, error) {
+	return compileList(source, rules, Rule.compile)
+}
+
+func compileList(source string, rules []Rule, compile func(Rule) (condition, []*Fault)) (*List, error) {
 	l := &List{source: source, rules: slices.Clone(rules)}
 	var errs []error
 	if len(rules) > MaxRules {
@@ -131,7 +135,7 @@ func Compile(source string, rules ...Rule) (*List, error) {
 	}
 	always := 0
 	for i, r := range l.rules {
-		cond, faults := r.compile()
+		cond, faults := compile(r)
 		for _, f := range faults {
 			f.Rule, f.Line = i+1, r.Line
 			errs = append(errs, f)
@@ -252,13 +256,13 @@ func (l *List) Record() events.PolicyList {
 	return r
 }
 
-// Recorded compiles what a run kept.
+// Recorded compiles what a run kept. A rule whose condition was redacted denies.
 func Recorded(r events.PolicyList) (*List, error) {
 	rules := make([]Rule, len(r.Rules))
 	for i, x := range r.Rules {
 		rules[i] = Rule{When: x.When, Then: Outcome(x.Then), Because: x.Because}
 	}
-	l, err := Compile(r.Source, rules...)
+	l, err := compileList(r.Source, rules, Rule.compileRecorded)
 	if err != nil {
 		return nil, fmt.Errorf("policy of %s as it is recorded: %w", r.Source, err)
 	}
