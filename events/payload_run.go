@@ -86,6 +86,9 @@ type Guard struct {
 	// Effects says what destructive calls do, as in [Fork]: those of a child that works
 	// for a fork do what the fork's do. Empty = the parent is no part of one.
 	Effects string `json:"effects,omitempty"`
+	// Depth is how far below a run that is nobody's child the child is, from 1; 0 = a run
+	// of before this was recorded.
+	Depth int `json:"depth,omitempty"`
 }
 
 // Fork names the history that a run begins with: the events of Run up to Seq,

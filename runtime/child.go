@@ -15,6 +15,10 @@ import (
 // errNoChild is what a model reads when a child run cannot be started.
 var errNoChild = errors.New("child run not started")
 
+// maxGuard is how many bytes what is asked of a child has at most. With the largest
+// input, or a fork's note, it fits the first event of a run.
+const maxGuard = events.MaxDataBytes * 3 / 8
+
 // spawner starts child runs for the tools of a session.
 type spawner struct{ s *session }
 

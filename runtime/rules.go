@@ -9,6 +9,8 @@ import (
 
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/canonical"
+	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/tools"
 	rules "github.com/daybookhq/daybook/tools/policy"
 )
@@ -83,7 +85,7 @@ func (s *session) facts(def *tools.Definition, effect tools.Effect, c tools.Call
 		Arguments: c.Arguments,
 		Cost:      rules.Cost{Spent: basis.Spent, Unpriced: basis.Unpriced, Limit: s.policy.limit},
 		Run: rules.Run{
-			Agent: s.agent.Name, Owner: s.run.Owner, Tenant: s.run.Tenant, Queue: s.run.Queue, Turn: c.ID.Turn, Depth: depth(s.run.Parent, s.run.Root),
+			Agent: s.agent.Name, Owner: s.run.Owner, Tenant: s.run.Tenant, Queue: s.run.Queue, Turn: c.ID.Turn, Depth: s.depth(),
 		},
 	}
 	if q := s.hist.Queued(); q != nil {
@@ -95,21 +97,61 @@ func (s *session) facts(def *tools.Definition, effect tools.Effect, c tools.Call
 	return f
 }
 
-// depth is how far down a run is: 2 is for all below the children.
-func depth(parent, root events.RunID) int {
+// depth is how far below a run that is nobody's child this one is. Forks and retries
+// are as deep as the run that they go on from or try again. Of runs that were started
+// before it was recorded it is 2 for all below the children.
+func (s *session) depth() int {
 	switch {
-	case parent.IsZero():
+	case s.asked != nil && s.asked.Depth > 0:
+		return s.asked.Depth
+	case s.run.Parent.IsZero() && s.asked == nil:
 		return 0
-	case parent == root:
+	case s.run.Parent.IsZero() || s.run.Parent == s.run.Root:
 		return 1
 	}
 	return 2
+}
+
+// maxRules is how many bytes of rules a run and those that it works for are bound to
+// at most: they all stand in the first events of the deepest one.
+const maxRules = events.MaxDataBytes / 4
+
+// checkRulesSize finds rules that are too many: of the operator and of as many agents
+// as may call one another.
+func checkRulesSize(operator *rules.List, as []*agents.Agent) error {
+	size := func(l *rules.List) int {
+		b, err := canonical.Marshal(l.Record())
+		if err != nil {
+			return 0 // rules are plain text
+		}
+		return len(b)
+	}
+	var sizes []int
+	for _, a := range as {
+		sizes = append(sizes, size(a.Policy))
+	}
+	slices.Sort(sizes)
+	n := size(operator)
+	for i, s := range slices.Backward(sizes) {
+		if len(sizes)-i > ledger.MaxDepth+1 {
+			break
+		}
+		n += s
+	}
+	if n <= maxRules {
+		return nil
+	}
+	return fmt.Errorf("the rules of the operator and of the %d agents with most of them have %d bytes together, at most %d: runs record them all; make them fewer or shorter",
+		min(len(as), ledger.MaxDepth+1), n, maxRules)
 }
 
 // checkRules finds rules about tools that there are not, and ones that ask about
 // calls that the ledger does not decide about, and ones that would be others in the
 // record.
 func (w *Worker) checkRules(operator *rules.List, as []*agents.Agent, reg *tools.Registry) (errs []error) {
+	if err := checkRulesSize(operator, as); err != nil {
+		errs = append(errs, err)
+	}
 	var all []rules.Tool
 	var names []string
 	for _, t := range reg.Tools() {

@@ -1,11 +1,16 @@
 package runtime_test
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/runtime"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/policy"
 )
@@ -58,6 +63,76 @@ func TestRulesGoDownToChildren(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A fork of a child is as deep as the child, and so are the runs below it.
+func TestDepthOfForks(t *testing.T) {
+	var p provider
+	w := newWorld(t, roles{"tester": lines(one("clerk", `{"input":"pay"}`)), "clerk": lines(one("teller", `{"input":"pay"}`)), "teller": lines(one("pay", `{"text":"x"}`))},
+		payInto(&p, tools.Definition{Trust: tools.Own}))
+	w.team(
+		&agents.Agent{Name: "tester", Agents: []agents.Callee{{Agent: "clerk"}}},
+		&agents.Agent{Name: "clerk", Description: "Passes on.", Agents: []agents.Callee{{Agent: "teller"}}},
+		&agents.Agent{Name: "teller", Description: "Pays.", Policy: policy.Must(`agent "teller"`, policy.Rule{When: `tool.name == "pay" && run.depth == 2`, Then: policy.Deny, Because: "not from there"})})
+	w.start()
+	r := w.wait(w.submit("go").ID, false)
+	clerk := w.children(r.ID)[0]
+	teller := w.children(clerk.ID)[0]
+	again := w.wait(w.fork(teller.ID, seqOf[events.RunStarted](w, teller.ID), nil).ID, false)
+	other := w.wait(w.fork(clerk.ID, seqOf[events.RunStarted](w, clerk.ID), nil).ID, false)
+	for name, id := range map[string]events.RunID{"child": teller.ID, "its fork": again.ID, "child of a fork": w.children(other.ID)[0].ID} {
+		if b := last[events.ToolExecutionBlocked](w, id); b.Detail != tools.DetailPolicy {
+			t.Errorf("%s: blocked %+v\n%s", name, b, w.story(id))
+		}
+	}
+	if p.effects() != 0 {
+		t.Errorf("%d paid", p.effects())
+	}
+}
+
+// What cannot be recorded of a child is refused before there is one.
+func TestGuardsAreBounded(t *testing.T) {
+	many := make([]string, 8<<10)
+	for i := range many {
+		many[i] = fmt.Sprintf("other_tool_%05d", i)
+	}
+	w := newWorld(t, roles{"tester": lines(one("clerk", `{"input":"pay"}`)), "clerk": lines()}, payInto(new(provider), tools.Definition{}))
+	w.team(
+		&agents.Agent{Name: "tester", Agents: []agents.Callee{{Agent: "clerk"}}, Approve: many},
+		&agents.Agent{Name: "clerk", Description: "Passes on."})
+	w.start()
+	r := w.wait(w.submit("go").ID, false)
+	if e := last[events.ToolExecutionError](w, r.ID); r.State != ledger.Finished || !strings.Contains(e.Error.Message, "child run not started") || len(w.children(r.ID)) != 0 {
+		t.Errorf("run is %s %s, told %.300v", r.State, r.Error, e.Error)
+	}
+}
+
+// Nor are rules taken that the runs of a team could not record together.
+func TestRulesAreBoundedTogether(t *testing.T) {
+	list := func(name string) *policy.List {
+		rs := make([]policy.Rule, 60)
+		for i := range rs {
+			rs[i] = policy.Rule{When: fmt.Sprintf(`run.turn == %d && run.agent == %q`, i, name), Then: policy.Deny, Because: strings.Repeat("because ", 50)}
+		}
+		return policy.Must(fmt.Sprintf("agent %q", name), rs...)
+	}
+	w := newWorld(t, nil)
+	j := w.stream.Journal("w")
+	defer j.Close(t.Context())
+	for n, want := range map[int]string{2: "", 3: "at most 65536"} {
+		cfg := runtime.Config{
+			Ledger: w.store, Journal: j, Redactor: w.red, CatchUp: func(context.Context, string) error { return nil },
+			Models: map[string]model.Model{"test": link{}},
+		}
+		for i := range n {
+			name := fmt.Sprint("a", i)
+			cfg.Agents = append(cfg.Agents, &agents.Agent{Name: name, Model: "test", Loop: "singleshot", Prompt: "x", Policy: list(name)})
+		}
+		_, err := runtime.NewWorker(cfg)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d agents: %v, want %q", n, err, want)
+		}
 	}
 }
 

@@ -186,9 +186,9 @@ func (s *session) parentPolicy() *events.Policy {
 	return s.asked.Policy
 }
 
-// guardChild is what this run asks of a child that it starts now; zero for nothing.
+// guardChild is what this run asks of a child that it starts now.
 func (s *session) guardChild() (redact.JSON, error) {
-	g := events.Guard{Policy: s.policy.event(), Taint: s.taintedBy(), Effects: string(s.run.ForkEffects)}
+	g := events.Guard{Policy: s.policy.event(), Taint: s.taintedBy(), Effects: string(s.run.ForkEffects), Depth: s.depth() + 1}
 	var levels *int
 	if most := s.agent.Limits.MaxDepth; most > 0 {
 		levels = &most
@@ -204,10 +204,11 @@ func (s *session) guardChild() (redact.JSON, error) {
 		below := *levels - 1
 		g.Levels = &below
 	}
-	if g == (events.Guard{}) {
-		return redact.JSON{}, nil
+	j, err := s.red.JSON(g)
+	if err == nil && j.Len() > maxGuard {
+		err = fmt.Errorf("what is asked of it, the rules and approvals of this run, has %d bytes, at most %d: do it without", j.Len(), maxGuard)
 	}
-	return s.red.JSON(g)
+	return j, err
 }
 
 // refusedChild tells a model why there is no child.
