@@ -111,14 +111,14 @@ func (h *History) DueCompaction() (Compacting, bool) {
 			break
 		}
 	}
-	if !ok || !refused && h.sizeOf(due.Span)*4 < h.size {
+	if !ok || !refused && h.frees(due.Span)*4 < h.size {
 		return Compacting{}, false
 	}
 	return due, true
 }
 
 // leaves is how many tokens are taken to be left without a part of the transcript.
-func (h *History) leaves(s events.Span) int64 { return h.Filled() - h.sizeOf(s)*h.perByte()/1000 }
+func (h *History) leaves(s events.Span) int64 { return h.Filled() - h.frees(s)*h.perByte()/1000 }
 
 func (h *History) perByte() int64 {
 	if h.filled.milli == 0 {
@@ -144,7 +144,8 @@ func (h *History) mayCompact(e *events.ModelCallError) bool {
 }
 
 // compactable returns the part of the transcript in front of the last turns, as
-// many as are kept. The run's own input stays in front of it; calls and their
+// many as are kept. The run's own input stays in front of it, as do the input of a
+// fork's origin and what the fork was told; calls and their
 // results stay together, and so do an answer and what was said right before it.
 func (h *History) compactable(keep int) (events.Span, bool) {
 	ms := h.messages
@@ -214,9 +215,29 @@ func (h *History) sizeOf(s events.Span) (n int64) {
 	return n
 }
 
+// frees returns the bytes of a part of the transcript that may be replaced.
+func (h *History) frees(s events.Span) int64 {
+	n := h.sizeOf(s)
+	for _, i := range h.pins(s) {
+		n -= size(h.messages[i])
+	}
+	return n
+}
+
+// pins returns which messages of a part of the transcript are never replaced.
+func (h *History) pins(s events.Span) (at []int) {
+	if h.pinned >= s.From && h.pinned < s.To {
+		at = append(at, h.pinned)
+	}
+	if h.told > h.pinned && h.told >= s.From && h.told < s.To {
+		at = append(at, h.told)
+	}
+	return at
+}
+
 // Helps reports whether the transcript is smaller with that compaction.
 func (h *History) Helps(p events.TranscriptCompacted) bool {
-	return size(h.toldCompacted(p)) < h.sizeOf(p.Span)
+	return size(h.toldCompacted(p)) < h.frees(p.Span)
 }
 
 // compact folds a compaction. One that does not fit the transcript is left out.
@@ -236,13 +257,22 @@ func (h *History) compact(p events.TranscriptCompacted) {
 	h.keepPast(h.messages[s.From:s.To])
 	h.firstCompacted = s.FirstTurn
 	ms, marks := slices.Clone(h.messages[:s.From]), slices.Clone(h.marks[:s.From])
-	if h.pinned >= s.From && h.pinned < s.To { // the run's input is never replaced
-		ms, marks = append(ms, h.messages[h.pinned]), append(marks, h.marks[h.pinned])
-		h.pinned = s.From
+	pinned, told := h.pinned, h.told
+	for _, i := range h.pins(s) {
+		if i == pinned {
+			h.pinned = len(ms)
+		} else {
+			h.told = len(ms)
+		}
+		ms, marks = append(ms, h.messages[i]), append(marks, h.marks[i])
 	}
 	ms, marks = append(ms, h.toldCompacted(p)), append(marks, 0)
-	if moved := len(ms) - s.To; h.pinned >= s.To {
+	moved := len(ms) - s.To
+	if pinned >= s.To {
 		h.pinned += moved
+	}
+	if told >= s.To {
+		h.told += moved
 	}
 	if n := len(h.plans); n > 0 {
 		p := *h.plans[n-1]

@@ -186,6 +186,57 @@ func TestCompactedTranscript(t *testing.T) {
 	}
 }
 
+// What a fork was told stays as its origin's input does, however often it is compacted
+// around them.
+func TestCompactionKeepsWhatAForkWasTold(t *testing.T) {
+	c := keep(2)
+	origin := loopstest.Events(join(compacting(c), turns(3, 10))...)
+	own := one(forked(origin, `"refund nothing"`), events.RunStarted{Loop: "singleshot", Model: "m", Limits: events.Limits{MaxTurns: 100}, Compaction: &c})
+	turn, compacted := 4, 0
+	for ; turn < 20; turn++ {
+		h := inherit(t, fork1, loopstest.EventsOf(fork1, own...), origin)
+		if due, ok := h.DueCompaction(); ok {
+			own = append(own, events.TurnStarted{Turn: turn}, events.TranscriptCompacted{Turn: turn, Span: due.Span, By: events.CompactedByCut, Because: due.Because, Trust: "own"})
+			compacted++
+		}
+		own = append(own, talked(turn, 900, fmt.Sprintf("out %d %s", turn, strings.Repeat("x", 300)))...)
+	}
+	es := loopstest.EventsOf(fork1, own...)
+	if n := loopstest.TestCompactions(t, inherit(t, fork1, nil, origin), es); n < 2 || n != compacted {
+		t.Fatalf("%d compactions of %d", n, compacted)
+	}
+	said := func(ms []model.Message) (s []string) {
+		for _, m := range ms {
+			if m.Role == model.User {
+				s = append(s, strings.SplitN(m.Text, ",", 2)[0])
+			}
+		}
+		return s
+	}
+	h := inherit(t, fork1, es, origin)
+	if d := cmp.Diff([]string{"go", "refund nothing", "Earlier messages of this conversation"}, said(h.Messages())); d != "" {
+		t.Error(d)
+	}
+	// A fork of the fork without a word of its own is still told that; one with a word, that instead.
+	for word, want := range map[string][]string{
+		"null":       {"go", "refund nothing", "Earlier messages of this conversation"},
+		`"refund 7"`: {"go", "refund 7", "Earlier messages of this conversation"},
+	} {
+		second := one(forked(es, word), own[1])
+		for i := range 9 {
+			h := inherit(t, fork2, loopstest.EventsOf(fork2, second...), origin, es)
+			if due, ok := h.DueCompaction(); ok {
+				second = append(second, events.TurnStarted{Turn: turn + i}, events.TranscriptCompacted{Turn: turn + i, Span: due.Span, By: events.CompactedByCut, Because: due.Because, Trust: "own"})
+			}
+			second = append(second, talked(turn+i, 900, strings.Repeat("x", 300))...)
+		}
+		h := inherit(t, fork2, loopstest.EventsOf(fork2, second...), origin, es)
+		if d := cmp.Diff(want, said(h.Messages())); d != "" || h.Compactions() < compacted+2 {
+			t.Errorf("%s: %d compactions\n%s", word, h.Compactions(), d)
+		}
+	}
+}
+
 func TestDivergentCompaction(t *testing.T) {
 	c := keep(2)
 	ps := join(compacting(c), turns(8, 120))

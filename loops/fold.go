@@ -271,7 +271,10 @@ func (h *History) tell() {
 		}
 		h.add(t.number, m)
 	}
-	for _, n := range h.notes {
+	for i, n := range h.notes {
+		if i+1 == h.telling {
+			h.told, h.telling = len(h.messages), 0
+		}
 		h.add(0, model.Message{Role: model.User, Text: n})
 	}
 	h.notes = nil

@@ -44,7 +44,10 @@ type History struct {
 	turn     turn
 	messages []model.Message
 	marks    []int // the turn of each message, 0 = of none
-	pinned   int   // index of the run's own input
+	pinned   int   // index of the input of the run, of a fork: of the oldest run
+	// told is the index of the latest fork's own instruction, and telling its place
+	// among the notes until it is one of the messages; 0 = there is none.
+	told, telling int
 	size     int64 // of all messages, in bytes
 	filled   filled
 	// compacted counts compactions; firstCompacted is the first turn that the last

@@ -122,6 +122,7 @@ func (h *History) branch(q events.RunQueued) {
 		}
 	}
 	if note := noteOf(q); note != "" {
+		h.telling = len(h.notes) + 1
 		h.say(note)
 	}
 }

@@ -357,17 +357,23 @@ func TestForkAroundACompaction(t *testing.T) {
 	w.start()
 	r := w.wait(w.submit("go").ID, false)
 	w.caughtUp()
-	var at uint64
+	var at, third uint64
 	for _, e := range w.history(r.ID) {
-		if _, ok := e.Data.(events.TranscriptCompacted); ok {
+		switch p := e.Data.(type) {
+		case events.TranscriptCompacted:
 			at = e.Seq
+		case events.TurnStarted:
+			if p.Turn == 4 {
+				third = e.Seq - 1
+			}
 		}
 	}
 	for _, tt := range []struct {
 		seq  uint64
 		want int // messages that the fork begins with
-	}{{at - 4, 15}, {at - 1, 15}, {at, 6}, {at + 2, 7}} {
-		f, _, err := w.client().Fork(t.Context(), runtime.Fork{Run: r.ID, Seq: tt.seq, Effects: ledger.ForkReplay, By: "ann"})
+		told any
+	}{{at - 4, 15, nil}, {at - 1, 15, nil}, {at, 6, nil}, {at + 2, 7, nil}, {third, 7, "and then"}, {at, 6, "and then"}} {
+		f, _, err := w.client().Fork(t.Context(), runtime.Fork{Run: r.ID, Seq: tt.seq, Effects: ledger.ForkReplay, By: "ann", Note: tt.told})
 		if err != nil {
 			t.Fatal(err)
 		}
