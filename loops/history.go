@@ -48,8 +48,8 @@ type History struct {
 	// told is the index of the latest fork's own instruction, and telling its place
 	// among the notes until it is one of the messages; 0 = there is none.
 	told, telling int
-	size     int64 // of all messages, in bytes
-	filled   filled
+	size          int64 // of all messages, in bytes
+	filled        filled
 	// compacted counts compactions; firstCompacted is the first turn that the last
 	// one covers, past are calls of what they replaced.
 	compacted, firstCompacted int

@@ -118,6 +118,9 @@ func (s *session) summary(due loops.Compacting) (text, failed string) {
 	if due.Answer.StopReason == "refusal" {
 		return "", "the model refused to write a summary"
 	}
+	if due.Answer.StopReason == "max_tokens" { // what it would have said last is missing, and nobody could tell
+		return "", fmt.Sprintf("the summary was cut off at the limit of %d tokens", summaryTokens)
+	}
 	if s.agent.Compaction.With == events.CompactedByObservations {
 		text = loops.Observations(text, due.Span)
 	}

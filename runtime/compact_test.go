@@ -263,6 +263,8 @@ func TestCompactionWithoutASummary(t *testing.T) {
 	}{
 		{"empty", events.CompactedBySummary, answer(" \n", "end_turn"), "no summary", 1},
 		{"refused", events.CompactedBySummary, answer("I will not", "refusal"), "refused", 1},
+		{"cut off", events.CompactedBySummary, answer("They looked at", "max_tokens"), "cut off at the limit of 4096 tokens", 1},
+		{"observations cut off", events.CompactedByObservations, answer("[t1] looked\n[t2] loo", "max_tokens"), "cut off", 1},
 		{"larger than what it replaces", events.CompactedBySummary, answer(strings.Repeat("word ", 5000), "end_turn"), "no smaller", 1},
 		{"no observation of a turn", events.CompactedByObservations, answer("they looked\n[t77] at nothing", "end_turn"), "no summary", 1},
 		{"the model fails for good", events.CompactedBySummary, fails(false), "failed 1 times: overloaded", 1},

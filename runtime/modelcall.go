@@ -77,7 +77,9 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 			"model %s has %d calls under way here, as many as max_concurrent allows", route.Model, s.w.cfg.ModelLimits[route.Model])}, s.w.cfg.StayFor)
 	}
 	defer release()
-	attempt := s.hist.ModelAttempts() + 1
+	s.mu.Lock()
+	attempt, begun := s.hist.ModelAttempts()+1, s.hist.Turn()
+	s.mu.Unlock()
 	held, allowed, err := s.reserveModel(ctx, c, attempt, &req)
 	if err != nil || !allowed {
 		return err
@@ -93,7 +95,7 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 		Turn: c.turn, Attempt: attempt, Model: req.Model, RequestHash: hash, Messages: len(req.Messages), Tools: c.tools,
 		Endpoint: route.Endpoint, Purpose: c.purpose(), Compacts: c.compacts,
 	}}
-	if s.hist.Turn() < c.turn {
+	if begun < c.turn {
 		ps = append([]events.Payload{events.TurnStarted{Turn: c.turn}}, ps...)
 	}
 	if err := s.recordAcked(ctx, ps...); err != nil {

@@ -45,7 +45,9 @@ func several(chain []string) []string {
 // route is which model is asked now, and that model. later is true if the session has
 // to look again: the run was parked until it may ask, or is handed over.
 func (s *session) route(ctx context.Context) (r loops.Route, m model.Model, later bool, err error) {
+	s.mu.Lock()
 	r, ok := s.hist.Route()
+	s.mu.Unlock()
 	if !ok {
 		return r, nil, false, fmt.Errorf("run %s has no model left to ask: %w", s.run.ID, errUnworkable)
 	}
@@ -71,6 +73,8 @@ func (s *session) route(ctx context.Context) (r loops.Route, m model.Model, late
 // failures is how often a model has failed, this time too, for its backoff. In a chain it
 // is not asked each time, and counts what it did over turns.
 func (s *session) failures(c failedCall) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.hist.Chain()) < 2 {
 		return c.attempt
 	}
@@ -87,12 +91,20 @@ func (s *session) endpoint(m model.Model, r loops.Route) string {
 	if p.Has(r.Endpoint) {
 		return r.Endpoint
 	}
-	tried := s.hist.TriedEndpoints(r.Model)
-	name, ok := p.Choose(s.run.ID.String(), s.hist.LastEndpoint(r.Model), tried)
+	tried, last := s.endpoints(r.Model)
+	name, ok := p.Choose(s.run.ID.String(), last, tried)
 	if !ok { // all have failed in this turn, and their time is over
-		name, _ = p.Choose(s.run.ID.String(), s.hist.LastEndpoint(r.Model), nil)
+		name, _ = p.Choose(s.run.ID.String(), last, nil)
 	}
 	return name
+}
+
+// endpoints are those of a model that have failed in this turn, and the one that answered
+// last. Facts may be recorded meanwhile, so what is returned is its own.
+func (s *session) endpoints(model string) (tried []string, last string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.hist.TriedEndpoints(model)), s.hist.LastEndpoint(model)
 }
 
 // nextEndpoint is which other endpoint of the model is asked after a failure; empty
@@ -102,7 +114,7 @@ func (s *session) nextEndpoint(c failedCall, me *model.Error) string {
 	if !ok || c.purpose != "" || !me.Retryable && me.Kind != "unauthorized" {
 		return ""
 	}
-	tried := append(slices.Clone(s.hist.TriedEndpoints(c.route.Model)), c.route.Endpoint)
-	name, _ := p.Choose(s.run.ID.String(), "", tried)
+	tried, _ := s.endpoints(c.route.Model)
+	name, _ := p.Choose(s.run.ID.String(), "", append(tried, c.route.Endpoint))
 	return name
 }
