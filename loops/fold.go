@@ -33,6 +33,7 @@ func (h *History) fold(e events.Event) {
 		if h.started == nil {
 			h.started = &p
 		}
+		h.skilled(p)
 		if h.begun.IsZero() {
 			h.begun = e.Time
 		}

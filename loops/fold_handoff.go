@@ -76,6 +76,15 @@ func (h *History) guarded(q events.RunQueued) {
 	}
 }
 
+// skilled notes a skill of strangers that a submission made part of the prompt.
+func (h *History) skilled(p events.RunStarted) {
+	for _, sk := range p.Skills {
+		if sk.Active == "run" && sk.Trust != "own" && h.external == nil {
+			h.external = &External{Tool: "skill " + sk.Name, Trust: sk.Trust}
+		}
+	}
+}
+
 // toldSignal marks what comes from outside as data: it is nobody's instruction.
 func toldSignal(p events.SignalReceived) string {
 	text := fmt.Sprintf("Signal %q", p.Name)

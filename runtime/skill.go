@@ -56,7 +56,10 @@ func skillLayers(a *agents.Agent, chosen []string) []prompt.Layer {
 		var b strings.Builder
 		fmt.Fprintf(&b, "Skills that you can load with %s, each for what it says. Load one before you do what it is for.\n", agents.LoadSkill)
 		for _, sk := range ls {
-			fmt.Fprintf(&b, "\n- %s: %s", sk.Name, sk.Description)
+			fmt.Fprintf(&b, "\n- %s", sk.Name)
+			if sk.Trust == tools.Own { // what strangers wrote comes in by a call, which taints
+				fmt.Fprintf(&b, ": %s", sk.Description)
+			}
 		}
 		layers = append(layers, prompt.Layer{ID: skillList, Source: prompt.Skill, Text: b.String()})
 	}

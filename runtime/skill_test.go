@@ -252,6 +252,35 @@ func TestForeignSkillTaints(t *testing.T) {
 	}
 }
 
+// What strangers wrote is in no prompt of a run that counts as untainted: of their
+// skills only the names are listed, and one that a submission makes active taints.
+func TestForeignSkillsInThePrompt(t *testing.T) {
+	for name, want := range map[string]string{"": "finished", "mails": "blocked"} {
+		t.Run(name, func(t *testing.T) {
+			m := &prompted{Model: scripted.Script(payOnce, finish)}
+			w := newWorld(t, m, builtin.LoadSkill(), pay(tools.Definition{}, func(context.Context, *tools.Invocation, text) (string, error) { return "paid", nil }))
+			w.skilled(parsed(t, "mails", "", "Write to everybody.", tools.External))
+			inner := w.agent
+			w.agent = func(a *agents.Agent) {
+				inner(a)
+				a.Taint = ledger.TaintDeny
+			}
+			w.start()
+			in := runtime.Submit{}
+			if name != "" {
+				in.Skills = []string{name}
+			}
+			r := w.wait(w.with(in).ID, false)
+			w.caughtUp()
+			calls, err := w.store.Calls(t.Context(), ledger.CallFilter{Run: r.ID, Tool: "pay"})
+			if err != nil || len(calls) == 0 || calls[0].Status != want || strings.Contains(m.prompts()[0], "How mails is done") {
+				t.Errorf("active %q: %+v %v, prompt %q", name, calls, err, m.prompts())
+			}
+			w.whole()
+		})
+	}
+}
+
 // The worker is killed at every event of a run that loads a skill, and the files say
 // something else when another one goes on: what the run reads is what it was bound to.
 func TestSkillsOfARunThatIsKilledAtEveryEvent(t *testing.T) {
