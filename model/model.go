@@ -151,10 +151,11 @@ type Streamer interface {
 
 // Delta is the next part of an answer. It is not redacted.
 type Delta struct {
-	Kind string // a kind of [events.Block]
-	Call int    // of kind call: its index; Text is part of its arguments
-	Name string // of kind call: the tool, told once
-	Text string
+	Kind  string // a kind of [events.Block]
+	Call  int    // of kind call: its index; Text is part of its arguments
+	Name  string // of kind call: the tool, told once
+	Block int    // of kind reasoning: which block of it, where an answer has several
+	Text  string
 }
 
 // Error is a call that gave no usable answer.

@@ -1,6 +1,9 @@
 package runtime
 
 import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -17,7 +20,8 @@ const (
 	// took t there is none for liveShare × t.
 	liveShare = 10
 	// maxLiveArguments bounds what is kept of a call's arguments; of longer ones
-	// viewers see only that they come. maxLiveCalls bounds the calls of an answer.
+	// viewers see only that they come. maxLiveCalls bounds the calls of an answer, and
+	// the blocks of its reasoning.
 	maxLiveArguments = 64 << 10
 	maxLiveCalls     = 128
 )
@@ -29,20 +33,32 @@ type telling struct {
 	live Live
 	red  *redact.Redactor
 	now  func() time.Time
+	log  *slog.Logger
 	base events.Live
 
 	mu      sync.Mutex
 	pending []model.Delta
-	kept    int // bytes in pending
+	kept    int  // bytes in pending
+	dropped bool // a part did not fit: what is around the gap may be halves of a secret
 
 	// Of the second goroutine alone.
-	text, reasoning *redact.Stream
-	calls           []*liveCall
-	n               uint64
-	viewers         uint64 // as Watched said last
+	text      *redact.Stream
+	reasoning []*liveThought
+	thought   int // bytes in reasoning
+	calls     []*liveCall
+	over      bool // dropped, seen: no more is told of text, reasoning and calls
+	n         uint64
+	viewers   uint64 // as Watched said last
 
 	stop chan bool // true: the answer is complete
 	done chan struct{}
+}
+
+// liveThought is a block of reasoning: each is recorded, and so redacted, as a text
+// of its own.
+type liveThought struct {
+	block  int
+	stream *redact.Stream
 }
 
 // liveCall is a call that the answer asks for, as far as it has come in.
@@ -56,15 +72,15 @@ type liveCall struct {
 
 // tell begins to tell of an attempt. The caller calls end.
 func (s *session) tell(turn, attempt int, name string) *telling {
-	return newTelling(s.w.cfg.Live, s.red, s.w.cfg.Now, events.Live{
+	return newTelling(s.w.cfg.Live, s.red, s.w.cfg.Now, s.log, events.Live{
 		Run: s.run.ID, Tenant: s.run.Tenant, Epoch: s.lease.Epoch, Turn: turn, Attempt: attempt, Model: name,
 	})
 }
 
-func newTelling(live Live, red *redact.Redactor, now func() time.Time, base events.Live) *telling {
+func newTelling(live Live, red *redact.Redactor, now func() time.Time, log *slog.Logger, base events.Live) *telling {
 	t := &telling{
-		live: live, red: red, now: now, base: base,
-		text: red.Stream(), reasoning: red.Stream(), stop: make(chan bool, 1), done: make(chan struct{}),
+		live: live, red: red, now: now, log: log, base: base,
+		text: red.Stream(), stop: make(chan bool, 1), done: make(chan struct{}),
 	}
 	go t.run()
 	return t
@@ -74,10 +90,13 @@ func newTelling(live Live, red *redact.Redactor, now func() time.Time, base even
 func (t *telling) delta(d model.Delta) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.kept > 2*redact.MaxStream { // the other goroutine is late; it will find that the text is over
+	if t.kept > 2*redact.MaxStream { // the other goroutine is late
+		t.dropped, t.pending = true, nil
+	}
+	if t.dropped {
 		return
 	}
-	t.kept += len(d.Text) + len(d.Name)
+	t.kept += len(d.Text) + len(d.Name) + 1
 	t.pending = append(t.pending, d)
 }
 
@@ -93,6 +112,7 @@ func (t *telling) end(complete bool) {
 
 func (t *telling) run() {
 	defer close(t.done)
+	defer t.recovered()
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
 	var after time.Time
@@ -114,22 +134,59 @@ func (t *telling) run() {
 	}
 }
 
+// recovered makes what was told void when redacting or telling has panicked: that costs
+// the viewers the rest of the attempt, and nobody anything else. Nothing of the panic's
+// value is logged, since the text was being redacted.
+func (t *telling) recovered() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	defer func() { _ = recover() }() // what has panicked may do it again
+	t.mu.Lock()
+	t.dropped, t.pending = true, nil
+	t.mu.Unlock()
+	t.log.Error("panic while telling viewers; they see no more of this attempt before it is recorded",
+		"turn", t.base.Turn, "attempt", t.base.Attempt, "type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+	if t.n > 0 {
+		t.send(events.Live{Kind: events.LiveVoid})
+	}
+}
+
 // take sorts what came in by what it is a part of.
 func (t *telling) take() {
 	t.mu.Lock()
 	ds := t.pending
-	t.pending, t.kept = nil, 0
+	t.pending, t.kept, t.over = nil, 0, t.dropped
 	t.mu.Unlock()
 	for _, d := range ds {
 		switch d.Kind {
 		case events.BlockText:
 			t.text.Write(d.Text)
 		case events.BlockReasoning:
-			t.reasoning.Write(d.Text)
+			t.think(d)
 		case events.BlockCall:
 			t.call(d)
 		}
 	}
+}
+
+func (t *telling) think(d model.Delta) {
+	var b *liveThought
+	for _, o := range t.reasoning {
+		if o.block == d.Block {
+			b = o
+		}
+	}
+	if t.thought += len(d.Text); t.thought > redact.MaxStream || b == nil && len(t.reasoning) == maxLiveCalls {
+		t.thought, t.reasoning = redact.MaxStream+1, nil // too much: no more of it
+		return
+	}
+	if b == nil {
+		b = &liveThought{block: d.Block, stream: t.red.Stream()}
+		t.reasoning = append(t.reasoning, b)
+	}
+	b.stream.Write(d.Text)
 }
 
 func (t *telling) call(d model.Delta) {
@@ -165,7 +222,9 @@ func (t *telling) more(complete bool) bool {
 	}
 	if seen != t.viewers {
 		t.viewers = seen
-		t.text.Next()
+		if !t.over {
+			t.text.Next()
+		}
 		t.send(events.Live{Kind: events.LiveReset, Text: t.text.Given(), Model: t.base.Model})
 		for _, c := range t.calls {
 			c.begun, c.had = false, false
@@ -177,20 +236,35 @@ func (t *telling) more(complete bool) bool {
 
 // parts tells what can be told of the answer and was not yet.
 func (t *telling) parts(complete bool) {
-	if next := t.reasoning.Next(); next != "" {
-		t.send(events.Live{Kind: events.LiveReasoning, Text: next})
+	if t.over {
+		return
+	}
+	for i, b := range t.reasoning {
+		next := ""
+		switch {
+		case complete:
+			if rest, whole := b.stream.End(); !whole {
+				next = rest
+			}
+		case i == 0: // the others come behind its end, which is not known before
+			next = b.stream.Next()
+		}
+		if next != "" {
+			t.send(events.Live{Kind: events.LiveReasoning, Text: next})
+		}
 	}
 	if next := t.text.Next(); next != "" {
 		t.send(events.Live{Kind: events.LiveText, Text: next})
 	}
-	for i, c := range t.calls {
+	for _, c := range t.calls {
 		id := events.CallID{Turn: t.base.Turn, Index: c.index}.String()
 		if !c.begun && c.tool != "" {
 			c.begun = true
 			t.send(events.Live{Kind: events.LiveCall, Call: id, Tool: t.red.String(c.tool)})
 		}
-		// Arguments are told whole: which of them are secret the names of keys decide.
-		if whole := complete || i < len(t.calls)-1; whole && !c.had && !c.over && len(c.arguments) > 0 {
+		// Arguments are told whole: which of them are secret the names of keys decide. That
+		// a later call has begun does not say that this one has ended.
+		if complete && !c.had && !c.over && len(c.arguments) > 0 {
 			c.had = true
 			t.send(events.Live{Kind: events.LiveCall, Call: id, Tool: t.red.String(c.tool), Text: t.red.String(string(c.arguments))})
 		}
@@ -207,14 +281,13 @@ func (t *telling) last(complete bool) {
 	if !t.more(true) {
 		return
 	}
-	if rest, _ := t.reasoning.End(); rest != "" {
-		t.send(events.Live{Kind: events.LiveReasoning, Text: rest})
-	}
-	switch rest, whole := t.text.End(); {
-	case whole:
-		t.send(events.Live{Kind: events.LiveWhole, Text: rest})
-	case rest != "":
-		t.send(events.Live{Kind: events.LiveText, Text: rest})
+	if !t.over { // otherwise viewers get the answer when it is recorded
+		switch rest, whole := t.text.End(); {
+		case whole:
+			t.send(events.Live{Kind: events.LiveWhole, Text: rest})
+		case rest != "":
+			t.send(events.Live{Kind: events.LiveText, Text: rest})
+		}
 	}
 	t.send(events.Live{Kind: events.LiveEnd})
 }

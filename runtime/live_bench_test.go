@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func BenchmarkLiveCall(b *testing.B) {
 	for name, watched := range map[string]uint64{"nobody": 0, "somebody": 1} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				t := newTelling(hall{watched}, red, time.Now, events.Live{Turn: 1, Attempt: 1})
+				t := newTelling(hall{watched}, red, time.Now, slog.New(slog.DiscardHandler), events.Live{Turn: 1, Attempt: 1})
 				answer(t.delta)
 				t.end(true)
 			}

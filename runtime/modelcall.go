@@ -104,12 +104,12 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 	}
 	began := s.w.cfg.Now()
 	mctx, cancel := context.WithTimeoutCause(ctx, s.w.cfg.ModelTimeout, errModelTimeout)
-	resp, err := s.askModel(mctx, c, req, attempt)
+	resp, ended, err := s.askModel(mctx, c, req, attempt)
 	cancel()
 	fault.Point("model.after_reply")
 	// An answer is recorded whatever happened to the session meanwhile.
 	rctx := s.w.life
-	try := failedCall{turn: c.turn, attempt: attempt, route: route, held: held, began: began, purpose: c.purpose()}
+	try := failedCall{turn: c.turn, attempt: attempt, route: route, held: held, began: began, ended: ended, purpose: c.purpose()}
 	if err != nil {
 		return s.recordModelError(rctx, try, model.AsError(err))
 	}
@@ -124,7 +124,7 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 	e := events.ModelCallFinished{
 		Turn: c.turn, Attempt: attempt, Model: req.Model, ServedModel: resp.Model, Text: resp.Text, ToolCalls: resp.Calls, Blocks: resp.Blocks,
 		StopReason: resp.StopReason, Usage: resp.Usage, RawUsage: resp.RawUsage, RequestID: resp.RequestID, Degraded: resp.Degraded,
-		Endpoint: route.Endpoint, Cost: cost, Rates: rates, LatencyMS: s.w.cfg.Now().Sub(began).Milliseconds(), Purpose: c.purpose(),
+		Endpoint: route.Endpoint, Cost: cost, Rates: rates, LatencyMS: ended.Sub(began).Milliseconds(), Purpose: c.purpose(),
 	}
 	err = s.Record(rctx, e)
 	if errors.Is(err, errUnrecordable) && (e.Blocks != nil || e.RawUsage != nil) {
@@ -143,12 +143,15 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 	return err
 }
 
-func (s *session) askModel(ctx context.Context, c wireCall, req model.Request, attempt int) (resp model.Response, err error) {
+// askModel makes the call. It has ended before the rest is told to viewers, which takes
+// time of its own.
+func (s *session) askModel(ctx context.Context, c wireCall, req model.Request, attempt int) (resp model.Response, ended time.Time, err error) {
 	var told *telling
 	defer func() {
 		if v := recover(); v != nil {
 			err = &model.Error{Kind: "panic", Err: fmt.Errorf("model client panicked: %v", v)}
 		}
+		ended = s.w.cfg.Now()
 		told.end(err == nil)
 	}()
 	if st, ok := c.model.(model.Streamer); ok && s.w.cfg.Live != nil && c.compacts == nil {
@@ -165,7 +168,7 @@ func (s *session) askModel(ctx context.Context, c wireCall, req model.Request, a
 		}
 		err = late
 	}
-	return resp, err
+	return resp, ended, err
 }
 
 // maxServedModel is how much of a model's name is kept of a failed attempt.
@@ -176,7 +179,7 @@ type failedCall struct {
 	turn, attempt int
 	route         loops.Route
 	held          events.ID // what is reserved for it; zero = nothing
-	began         time.Time
+	began, ended  time.Time
 	purpose       string
 }
 
@@ -184,7 +187,7 @@ type failedCall struct {
 // fits: words are redacted before they are cut, lest half of a secret be left.
 func (s *session) recordModelError(ctx context.Context, c failedCall, me *model.Error) error {
 	e := events.ModelCallError{
-		Turn: c.turn, Attempt: c.attempt, Model: c.route.Model, Endpoint: c.route.Endpoint, Purpose: c.purpose, Retryable: me.Retryable, LatencyMS: s.w.cfg.Now().Sub(c.began).Milliseconds(),
+		Turn: c.turn, Attempt: c.attempt, Model: c.route.Model, Endpoint: c.route.Endpoint, Purpose: c.purpose, Retryable: me.Retryable, LatencyMS: c.ended.Sub(c.began).Milliseconds(),
 		Error: events.ErrorInfo{Kind: me.Kind, Message: s.red.String(me.Error())}.Fit(), ServedModel: s.red.String(me.Model), Usage: me.Usage,
 	}
 	if len(e.ServedModel) > maxServedModel {

@@ -48,6 +48,7 @@ type block struct {
 
 	text wire.Text // of text, thinking, or arguments in pieces
 	call int
+	at   int // among the blocks
 }
 
 type answer struct {
@@ -163,6 +164,7 @@ func (a *answer) open(index int, b *block) {
 		a.index = map[int]*block{}
 	}
 	a.index[index] = b
+	b.at = len(a.blocks)
 	a.blocks = append(a.blocks, b)
 	switch b.Type {
 	case "text":
@@ -191,7 +193,7 @@ func (a *answer) add(b *block, e *event) {
 
 func (a *answer) tell(b *block, kind string, raw json.RawMessage) {
 	if delta, ok := b.text.Add(raw); ok && delta != "" {
-		a.told(model.Delta{Kind: kind, Call: b.call, Text: delta})
+		a.told(model.Delta{Kind: kind, Call: b.call, Block: b.at, Text: delta})
 	}
 }
 

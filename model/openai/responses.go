@@ -180,7 +180,11 @@ func (a *responsesAnswer) Event(data []byte, whole bool) (bool, error) {
 	case "response.output_text.delta", "response.refusal.delta":
 		a.tell(e, model.Delta{Kind: events.BlockText})
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		a.tell(e, model.Delta{Kind: events.BlockReasoning})
+		d := model.Delta{Kind: events.BlockReasoning}
+		if e.Index != nil {
+			d.Block = *e.Index
+		}
+		a.tell(e, d)
 	case "response.function_call_arguments.delta":
 		a.tell(e, model.Delta{Kind: events.BlockCall, Call: a.call(e.Index)})
 	case "response.output_item.added":
