@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -223,66 +224,65 @@ func common(a, b string) int {
 
 // openKey returns where a private key begins that has not ended.
 func openKey(text string) int {
+	// Whatever begins before the last complete end has one: each is looked for once.
+	cut, putty := len(text), strings.LastIndex(text[:strings.LastIndexByte(text, '\n')+1], "Private-MAC:")
+	if i := strings.Index(text[putty+1:], "PuTTY-User-Key-File"); i >= 0 {
+		cut = putty + 1 + i
+	}
+	end := lastKeyEnd(text)
 	for from := 0; ; {
-		i := strings.Index(text[from:], "-----BEGIN")
-		if j := strings.Index(text[from:], "PuTTY-User-Key-File"); j >= 0 && (i < 0 || j < i) {
-			if end := strings.Index(text[from+j:], "Private-MAC:"); end < 0 || !strings.Contains(text[from+j+end:], "\n") {
-				return from + j
-			}
-			from += j + 1
-			continue
-		}
+		i := strings.Index(text[from:cut], "-----BEGIN")
 		if i < 0 {
-			return len(text)
+			return cut
 		}
 		start := from + i
 		rest := text[start+len("-----BEGIN"):]
 		head, body, ended := strings.Cut(rest, "-----")
+		after := len(text) - len(body)
 		switch {
 		case !ended && len(rest) < headReach:
 			return start
-		case ended && strings.Contains(head, "PRIVATE KEY") && !keyEnds(body):
+		case ended && strings.Contains(head, "PRIVATE KEY") && end < after:
 			return start
 		}
 		from = start + len("-----BEGIN")
 	}
 }
 
-// keyEnds reports whether the end line of a private key stands in body, complete.
-func keyEnds(body string) bool {
-	for {
-		_, after, ok := strings.Cut(body, "-----END ")
-		if !ok {
-			return false
+// lastKeyEnd returns where the last end line of a private key begins that is complete,
+// or -1.
+func lastKeyEnd(text string) int {
+	last := -1
+	for from := 0; ; {
+		i := strings.Index(text[from:], "-----END ")
+		if i < 0 {
+			return last
 		}
-		if name, _, ok := strings.Cut(after, "-----"); ok && strings.Contains(name, "PRIVATE KEY") {
-			return true
+		start := from + i
+		from = start + len("-----END ")
+		if name, _, ok := strings.Cut(text[from:], "-----"); ok && strings.Contains(name, "PRIVATE KEY") {
+			last = start
 		}
-		body = after
 	}
 }
+
+var (
+	cookieWord        = regexp.MustCompile(`(?i)cookie`)
+	authorizationWord = regexp.MustCompile(`(?i)authorization|bearer|basic`)
+)
 
 // openHeader returns where a header begins whose credential may still come: a
 // cookie up to the end of its line, an authorization for a few words.
 func openHeader(text string) int {
 	cut := len(text)
-	lower := strings.ToLower(text)
-	for from := 0; ; {
-		i := strings.Index(lower[from:], "cookie")
-		if i < 0 {
-			break
-		}
-		if at := from + i; !strings.ContainsAny(lower[at:], "\r\n") {
-			cut = min(cut, at)
-			break
-		}
-		from += i + 1
+	// Places are those of text itself: a small letter may be longer than its capital.
+	line := strings.LastIndexAny(text, "\r\n") + 1
+	if at := cookieWord.FindStringIndex(text[line:]); at != nil {
+		cut = line + at[0]
 	}
-	for _, word := range []string{"authorization", "bearer", "basic"} {
-		near := max(0, len(lower)-authorizationReach)
-		if i := strings.Index(lower[near:], word); i >= 0 {
-			cut = min(cut, near+i)
-		}
+	near := max(0, len(text)-authorizationReach)
+	if at := authorizationWord.FindStringIndex(text[near:]); at != nil {
+		cut = min(cut, near+at[0])
 	}
 	return cut
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -171,4 +172,30 @@ func TestStreamSplits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is looked for in all that came in so far takes linear time, too. What the bound
+// guards against takes many times as long.
+func TestStreamOfHostileText(t *testing.T) {
+	for _, unit := range []string{"cookie", "PuTTY-User-Key-File", "-----BEGIN PRIV" + "ATE KEY-----", "-----BEGIN", "-----END ", "Private-MAC:", "PuTTY-User-Key-File-----BEGIN"} {
+		for _, end := range []string{"", "\n", "-----END PRIV" + "ATE KEY-----", "Private-MAC:\n"} {
+			text := strings.Repeat(unit, MaxStream/len(unit)) + end
+			start := spent(t)
+			for range 10 {
+				openKey(text)
+				openHeader(text)
+			}
+			if d := spent(t) - start; d > 3*time.Second {
+				t.Errorf("%d times %q and %q: %v", len(text)/len(unit), unit, end, d/10)
+			}
+		}
+	}
+}
+
+// A capital may be shorter than its small letter: places in the one are not those in the other.
+func TestStreamOfLettersThatGrow(t *testing.T) {
+	text := strings.Repeat("\u023a", 40) + " Cookie: id=abc"
+	if at, want := openHeader(text), strings.Index(text, "Cookie"); at != want {
+		t.Errorf("the header begins at %d, found at %d", want, at)
+	}
 }
