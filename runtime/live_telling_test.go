@@ -71,7 +71,7 @@ func tellTo(t *testing.T, live Live, log *bytes.Buffer) *telling {
 }
 
 // wait lets the second goroutine look.
-func wait() { time.Sleep(2 * liveEvery); synctest.Wait() }
+func wait() { <-time.After(2 * liveEvery); synctest.Wait() }
 
 // A provider may go back to a call after it has begun the next one.
 func TestLiveOfInterleavedCalls(t *testing.T) {
