@@ -98,15 +98,24 @@ func (s *Screen) Show(m events.Live) {
 	switch step {
 	case events.LiveIgnore:
 		return
-	case events.LiveLost:
-		if s.Again != nil {
-			s.Again()
-		}
 	case events.LiveBegin, events.LiveAgain:
 		s.at, s.text, s.note, s.calls, s.known = m, "", "", nil, map[string]bool{}
 		if step == events.LiveAgain {
 			s.note = "from the beginning again"
 		}
+	}
+	if s.fold.Lost() && m.Kind != events.LiveProgress && m.Kind != events.LiveVoid {
+		// What has a gap before it is not shown: the reset that is asked for here has all of it.
+		if step == events.LiveAgain {
+			s.Clear()
+		}
+		if step != events.LiveMore && s.Again != nil {
+			s.Again()
+		}
+		return
+	}
+	if s.known == nil {
+		s.known = map[string]bool{}
 	}
 	before := len(s.text)
 	switch m.Kind {
