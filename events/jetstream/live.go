@@ -20,8 +20,8 @@ const (
 	// long that holds.
 	liveWatchEvery = 3 * time.Second
 	liveWatchFor   = 10 * time.Second
-	// liveRuns bounds the runs that are watched at once in one process.
-	liveRuns = 4096
+	// liveViewers bounds the viewers of all runs together in one process.
+	liveViewers = 65536
 
 	watchSubjects = "livewatch.*.*"
 )
@@ -38,10 +38,14 @@ type Live struct {
 	mu      sync.Mutex
 	closed  bool
 	watched map[string]*watch // by <tenant>.<run>
+	viewers int               // in watched
+	swept   time.Time         // when who is gone was looked for last
+	n       uint64            // the last that a watch was given
 }
 
 type watch struct {
 	viewers map[string]time.Time // when each said so last
+	last    time.Time            // when one of them did
 	n       uint64               // changes when somebody has to be told from the beginning
 }
 
@@ -69,31 +73,40 @@ func (l *Live) heard(m *nats.Msg) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.watched[key]
-	if e == nil {
+	if now.Sub(l.swept) > liveWatchFor {
 		l.forget(now)
-		if len(l.watched) >= liveRuns {
+	}
+	e := l.watched[key]
+	var last time.Time
+	known := false
+	if e != nil {
+		last, known = e.viewers[w.Viewer]
+	}
+	if !known {
+		if l.viewers >= liveViewers {
 			return
 		}
-		e = &watch{viewers: map[string]time.Time{}}
-		l.watched[key] = e
+		if e == nil {
+			e = &watch{viewers: map[string]time.Time{}}
+			l.watched[key] = e
+		}
+		l.viewers++
 	}
-	last, known := e.viewers[w.Viewer]
-	if !known && len(e.viewers) >= liveRuns {
-		return
-	}
-	e.viewers[w.Viewer] = now
+	e.viewers[w.Viewer], e.last = now, now
 	if !known || w.Again || now.Sub(last) > liveWatchFor {
-		e.n++
+		l.n++
+		e.n = l.n
 	}
 }
 
-// forget drops the runs that nobody watches any more.
+// forget drops the viewers that are gone, and the runs that nobody watches any more.
 func (l *Live) forget(now time.Time) {
+	l.swept = now
 	for key, e := range l.watched {
 		for v, last := range e.viewers {
 			if now.Sub(last) > liveWatchFor {
 				delete(e.viewers, v)
+				l.viewers--
 			}
 		}
 		if len(e.viewers) == 0 {
@@ -110,16 +123,10 @@ func (l *Live) Watched(tenant string, run events.RunID) uint64 {
 		return 0
 	}
 	e := l.watched[strings.TrimPrefix(events.LiveSubject(tenant, run), "live.")]
-	if e == nil {
+	if e == nil || l.now().Sub(e.last) > liveWatchFor {
 		return 0
 	}
-	now := l.now()
-	for _, last := range e.viewers {
-		if now.Sub(last) <= liveWatchFor {
-			return e.n
-		}
-	}
-	return 0
+	return e.n
 }
 
 // Tell implements runtime.Live: it never waits for the network.
