@@ -1,8 +1,11 @@
 package providers
 
 import (
+	"cmp"
 	"math/big"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/daybookhq/daybook/events"
@@ -10,9 +13,37 @@ import (
 	"github.com/daybookhq/daybook/model"
 )
 
-// readPrice is what the file says that a model costs, under the name that agents
-// write, what the server calls the model, and the names that it may answer with.
-func readPrice(m *strictyaml.Map, name, server string) (es []model.PriceEntry) {
+// priced are the prices of a file by name, each with the entry that gives it.
+type priced map[string]model.PriceEntry
+
+// read is what the file says that a model costs, under the name that agents write,
+// what the server calls the model at each endpoint, and the names that it may answer
+// with. One name has one price: whoever reads a row cannot tell which entry was asked.
+func (all priced) read(m *strictyaml.Map, name, server string, endpoints []endpoint, before *model.Prices) {
+	for _, e := range readPrice(m, name, server, endpoints) {
+		was, twice := all[e.Model]
+		if !twice && before != nil { // a file that was read before this one
+			was, twice = before.Entry(e.Model, e.From)
+			twice = twice && was.Model == e.Model && strings.HasPrefix(was.Table, tablePrefix)
+		}
+		if twice && !samePrice(was, e) {
+			m.Fault("price", "%q has another price in the entry of %s; a price holds for a name wherever it is served: write the same, or have the servers answer with names of their own",
+				e.Model, strings.TrimPrefix(was.Table, tablePrefix))
+			continue
+		}
+		if twice {
+			e.Window = model.Window{Input: cmp.Or(e.Window.Input, was.Window.Input), Output: cmp.Or(e.Window.Output, was.Window.Output)}
+		}
+		all[e.Model] = e
+	}
+}
+
+// samePrice reports whether two entries say the same of what one model costs.
+func samePrice(a, b model.PriceEntry) bool { return reflect.DeepEqual(a.Tiers, b.Tiers) }
+
+const tablePrefix = "model-config:"
+
+func readPrice(m *strictyaml.Map, name, server string, endpoints []endpoint) (es []model.PriceEntry) {
 	if !m.Has("price") {
 		return nil
 	}
@@ -28,7 +59,7 @@ func readPrice(m *strictyaml.Map, name, server string) (es []model.PriceEntry) {
 	default:
 		pm.Fault("per", "want 1M or 1K: how many tokens the price is for; got %q", per)
 	}
-	e := model.PriceEntry{From: time.Unix(0, 0).UTC(), Table: "model-config:" + name, Window: model.Window{Input: pm.Int("context", 1), Output: pm.Int("max_output", 1)}}
+	e := model.PriceEntry{From: time.Unix(0, 0).UTC(), Table: tablePrefix + name, Window: model.Window{Input: pm.Int("context", 1), Output: pm.Int("max_output", 1)}}
 	t := model.PriceTier{
 		Input: readRate(pm, "input", million), Output: readRate(pm, "output", million),
 		CacheRead: readRate(pm, "cache_read", million), CacheWrite: readRate(pm, "cache_write", million),
@@ -39,6 +70,9 @@ func readPrice(m *strictyaml.Map, name, server string) (es []model.PriceEntry) {
 		}
 	}
 	names := append([]string{name, server}, pm.Texts("names")...)
+	for _, e := range endpoints {
+		names = append(names, e.cfg.Model)
+	}
 	pm.Done("a price")
 	e.Tiers = []model.PriceTier{t}
 	slices.Sort(names)

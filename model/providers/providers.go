@@ -52,7 +52,7 @@ func (s *Set) Read(file string, secrets map[string]string) error {
 	if len(mms) == 0 {
 		m.Fault("models", "missing; write a list with at least one entry that has name and api")
 	}
-	found, prices := map[string]model.Model{}, []model.PriceEntry(nil)
+	found, prices := map[string]model.Model{}, priced{}
 	limits := map[string]int{}
 	for _, mm := range mms {
 		name := mm.Need("name", "what agents write as their model, such as gpt-5")
@@ -62,9 +62,9 @@ func (s *Set) Read(file string, secrets map[string]string) error {
 		}
 		r := reader{secrets}
 		c := r.model(mm, name)
-		prices = append(prices, readPrice(mm, name, c.Model)...)
 		limits[name] = int(mm.Int("max_concurrent", 1))
 		endpoints := r.endpoints(mm, c)
+		prices.read(mm, name, c.Model, endpoints, s.Prices)
 		mm.Done("a model")
 		if found[name] = nil; f.Err() != nil {
 			continue // say all faults first
@@ -81,7 +81,7 @@ func (s *Set) Read(file string, secrets map[string]string) error {
 	if s.Prices == nil {
 		s.Prices = model.DefaultPrices()
 	}
-	table, err := s.Prices.Replaced(prices...)
+	table, err := s.Prices.Replaced(slices.Collect(maps.Values(prices))...)
 	if err != nil {
 		return err
 	}

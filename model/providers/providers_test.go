@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -123,5 +124,36 @@ func TestEndpoints(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nhas no %q", err, want)
 		}
+	}
+}
+
+// TestPriceOfAName: one name has one price, also that which an endpoint calls the model.
+func TestPriceOfAName(t *testing.T) {
+	entry := func(name, price string) string {
+		return fmt.Sprintf("  - name: %s\n    api: openai/chat\n    base_url: http://127.0.0.1:1/v1\n    model: served\n    endpoints: [{name: x}, {name: y, model: %s-eu}]\n    price: {input: %q, output: \"2\"}\n", name, name, price)
+	}
+	s := providers.Set{Models: map[string]model.Model{}}
+	if err := read(t, &s, "models:\n"+entry("a", "1")+entry("b", "1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "served", "a-eu", "b-eu"} {
+		if e, ok := s.Prices.Entry(name, time.Now()); !ok || e.Model != name {
+			t.Errorf("%s has the price %+v", name, e)
+		}
+	}
+	if err := read(t, &s, "models:\n"+entry("c", "1")); err != nil {
+		t.Errorf("the same price in another file: %v", err)
+	}
+	if err := read(t, &s, "models:\n"+entry("d", "3")); err == nil || !strings.Contains(err.Error(), `models[0].price: "served" has another price in the entry of c;`) {
+		t.Errorf("another price in another file: %v", err)
+	}
+	s = providers.Set{Models: map[string]model.Model{}}
+	err := read(t, &s, "models:\n"+entry("a", "1")+entry("b", "3"))
+	want := `models.yaml:13: models[1].price: "served" has another price in the entry of a; a price holds for a name wherever it is served: write the same, or have the servers answer with names of their own`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+	if len(s.Models) > 0 || s.Prices != nil {
+		t.Error("a file with faults has added something")
 	}
 }
