@@ -193,7 +193,11 @@ func (a *answer) add(b *block, e *event) {
 
 func (a *answer) tell(b *block, kind string, raw json.RawMessage) {
 	if delta, ok := b.text.Add(raw); ok && delta != "" {
-		a.told(model.Delta{Kind: kind, Call: b.call, Block: b.at, Text: delta})
+		d := model.Delta{Kind: kind, Call: b.call, Text: delta}
+		if kind == events.BlockReasoning {
+			d.Block = b.at
+		}
+		a.told(d)
 	}
 }
 
