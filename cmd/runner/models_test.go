@@ -113,7 +113,7 @@ models.yaml:5: models[0].thinking: want off, minimal, low, medium or high, got "
 models.yaml:8: models[1].key: the secret named here is not given; none is; start with --secret NAME=FILE
 models.yaml:9: models[1].base_url: want an address without a password or a query; a key goes into key: secret://NAME
 models.yaml:10: models[1].fields: want fields of the request's body, such as {temperature: 0.2}
-models.yaml:11: models[1].colour: a model has no such field; known fields: name, api, base_url, model, key, thinking, idle, headers, fields, price, max_concurrent, endpoints
+models.yaml:11: models[1].colour: a model has no such field; known fields: name, api, base_url, model, key, thinking, idle, headers, fields, max_concurrent, endpoints, price
 models.yaml:12: models[1].headers.X-Token: this looks like a secret, which does not belong in here: write secret://NAME, and the value in a file: --secret NAME=FILE
 models.yaml:13: models[2].fields: secret:// is no value here; secrets go into key or headers
 models.yaml:14: models[3].name: missing; write what agents write as their model, such as gpt-5
