@@ -15,33 +15,9 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/ledger/ledgertest"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/loops/revise"
-	"github.com/daybookhq/daybook/runtime"
 )
-
-// killJournal is the journal of a worker that dies at its n-th event: before it
-// gets anywhere, or right after it was accepted.
-type killJournal struct {
-	cutJournal
-	die   func()
-	n     *atomic.Int64
-	at    int64
-	after bool
-}
-
-func (j killJournal) Append(ctx context.Context, es ...events.Sealed) (events.Receipt, error) {
-	mine := j.n.Add(int64(len(es))) == j.at
-	if mine && !j.after {
-		j.die()
-	}
-	r, err := j.cutJournal.Append(ctx, es...)
-	if mine && j.after {
-		j.die()
-	}
-	return r, err
-}
 
 // transcript is what a model would read of a run, and what was made of it: bytes
 // that are the same for the same run.
@@ -115,29 +91,7 @@ func TestRevisedRunIsKilledAtEveryEvent(t *testing.T) {
 func (w *world) killedAt(options string, at int, after bool) events.RunID {
 	w.t.Helper()
 	w.reviser(options, validators(wants("draft 3")))
-	inner := w.cfg
-	store := ledgertest.NewFaulty(w.store, uint64(at), ledgertest.Rates{}) //nolint:gosec // small
-	w.cfg = func(cfg *runtime.Config) {
-		inner(cfg)
-		cfg.Journal = killJournal{cutJournal{cfg.Journal, store.Gone()}, store.Cut, new(atomic.Int64), int64(at), after}
-	}
-	r := w.submit("write")
-	doomed := w.startOn(store)
-	w.until("the worker is dead", func() bool {
-		select {
-		case <-store.Gone():
-			return true
-		default:
-			return false
-		}
-	})
-	doomed.cancel()
-	doomed.stop(w.t)
-	w.advance(2 * w.ttl)
-	w.cfg = inner
-	heir := w.start()
-	defer heir.stop(w.t)
-	return w.wait(r.ID, false).ID
+	return w.heir(w.dies(at, after, func() events.RunID { return w.submit("write").ID }, nil))
 }
 
 func (w *world) caughtUp() {
@@ -168,24 +122,9 @@ func TestRecordedVerdictsStand(t *testing.T) {
 	}
 	for at := 3; at <= 14; at++ {
 		w.reviser(`{"validators":["v"],"repairer":"r"}`, c)
-		inner := w.cfg
-		store := ledgertest.NewFaulty(w.store, uint64(at), ledgertest.Rates{}) //nolint:gosec // small
-		w.cfg = func(cfg *runtime.Config) {
-			inner(cfg)
-			cfg.Journal = killJournal{cutJournal{cfg.Journal, store.Gone()}, store.Cut, new(atomic.Int64), int64(at), true}
-		}
-		r := w.submit("write")
-		doomed := w.startOn(store)
-		<-store.Gone()
-		doomed.cancel()
-		doomed.stop(t)
-		w.advance(2 * w.ttl)
-		w.cfg = inner
-		heir := w.start()
-		w.wait(r.ID, false)
-		heir.stop(t)
+		id := w.heir(w.dies(at, true, func() events.RunID { return w.submit("write").ID }, nil))
 		verdict, said := "", []string{}
-		for _, e := range w.history(r.ID) {
+		for _, e := range w.history(id) {
 			switch p := e.Data.(type) {
 			case events.ArtifactValidationFinished:
 				verdict = p.Issues[0].Message
@@ -198,8 +137,8 @@ func TestRecordedVerdictsStand(t *testing.T) {
 				mu.Unlock()
 			}
 		}
-		h := loops.NewHistory(r.ID)
-		for _, e := range w.history(r.ID) {
+		h := loops.NewHistory(id)
+		for _, e := range w.history(id) {
 			if err := h.Apply(e); err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +150,7 @@ func TestRecordedVerdictsStand(t *testing.T) {
 			}
 		}
 		if len(said) != 2 || !slices.Equal(said, told) {
-			t.Errorf("killed at %d: recorded %q, the model read %q\n%s", at, said, told, w.story(r.ID))
+			t.Errorf("killed at %d: recorded %q, the model read %q\n%s", at, said, told, w.story(id))
 		}
 	}
 	w.whole()

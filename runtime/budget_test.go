@@ -96,7 +96,7 @@ func (w *world) submitAs(owner string, budget *events.PicoUSD) ledger.Run {
 // modelCost is the sum of a run's rows of model_calls, and of those that nobody knows the cost of.
 func (w *world) modelCost(runs ...ledger.Run) (sum *big.Int, unknown int) {
 	w.t.Helper()
-	w.folded() // rows are there once a projector, or this, has been
+	w.caughtUp() // rows are there once a projector, or this, has been
 	sum = new(big.Int)
 	for _, r := range runs {
 		rows, err := w.store.ModelCalls(context.Background(), r.ID)

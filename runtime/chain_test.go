@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/ledger/ledgertest"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/runtime"
 )
@@ -239,30 +237,8 @@ func (w *world) onlyOwnReasoning(c *chained) {
 
 func (w *world) killedChain(links []link, at int, after bool) events.RunID {
 	w.t.Helper()
-	store := ledgertest.NewFaulty(w.store, uint64(at), ledgertest.Rates{}) //nolint:gosec // small
 	w.chainOf(links...)
-	inner := w.cfg
-	w.cfg = func(cfg *runtime.Config) {
-		inner(cfg)
-		cfg.Journal = killJournal{cutJournal{cfg.Journal, store.Gone()}, store.Cut, new(atomic.Int64), int64(at), after}
-	}
-	r := w.submit("go")
-	doomed := w.startOn(store)
-	w.until("the worker is dead", func() bool {
-		select {
-		case <-store.Gone():
-			return true
-		default:
-			return false
-		}
-	})
-	doomed.cancel()
-	doomed.stop(w.t)
-	w.advance(2 * w.ttl)
-	w.cfg = inner
-	heir := w.start()
-	defer heir.stop(w.t)
-	return w.wait(r.ID, false).ID
+	return w.heir(w.dies(at, after, func() events.RunID { return w.submit("go").ID }, nil))
 }
 
 // A limit that ends far from now does not park a run that has somebody else to ask; one

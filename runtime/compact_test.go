@@ -16,7 +16,6 @@ import (
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/ledger/ledgertest"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/loops/loopstest"
 	"github.com/daybookhq/daybook/model"
@@ -191,24 +190,7 @@ func TestCompactedRunIsKilledAtEveryEvent(t *testing.T) {
 // killedHere submits a run whose first worker dies at an event of its own.
 func (w *world) killedHere(at int, after bool) events.RunID {
 	w.t.Helper()
-	store := ledgertest.NewFaulty(w.store, uint64(at), ledgertest.Rates{}) //nolint:gosec // small
-	w.cfg = func(cfg *runtime.Config) {
-		cfg.Journal = killJournal{cutJournal{cfg.Journal, store.Gone()}, store.Cut, new(atomic.Int64), int64(at), after}
-	}
-	r := w.submit("go")
-	doomed := w.startOn(store)
-	select {
-	case <-store.Gone():
-	case <-time.After(patience):
-		w.t.Fatal("the worker lives")
-	}
-	doomed.cancel()
-	doomed.stop(w.t)
-	w.advance(2 * w.ttl)
-	w.cfg = nil
-	heir := w.start()
-	defer heir.stop(w.t)
-	return w.wait(r.ID, false).ID
+	return w.heir(w.dies(at, after, func() events.RunID { return w.submit("go").ID }, nil))
 }
 
 func TestRefusedRequestIsCompacted(t *testing.T) {

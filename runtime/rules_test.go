@@ -11,7 +11,6 @@ import (
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/ledger/ledgertest"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/scripted"
 	"github.com/daybookhq/daybook/runtime"
@@ -293,17 +292,18 @@ func TestRuledRunIsKilledAtEveryEvent(t *testing.T) {
 		policy.Rule{When: `args.text == "a lot"`, Then: policy.Deny, Because: "that is too much"},
 		policy.Rule{When: `tool.name == "pay"`, Then: policy.Ask, Because: "payments are looked at"},
 	)
+	// looked approves what is asked for, and says whether the run has ended.
+	looked := func(id events.RunID, _ func()) bool {
+		as, err := w.store.Approvals(context.Background(), ledger.ApprovalFilter{Run: id, Open: true})
+		if err == nil && len(as) == 1 {
+			_, _ = w.store.Decide(context.Background(), ledger.Decision{Approval: as[0].ID, Approve: true, By: "ada"})
+		}
+		r, err := w.store.Run(context.Background(), id)
+		return err == nil && r.State.Ended()
+	}
 	approved := func(id events.RunID) ledger.Run {
-		var r ledger.Run
-		w.until("the run has ended", func() bool {
-			as, err := w.store.Approvals(context.Background(), ledger.ApprovalFilter{Run: id, Open: true})
-			if err == nil && len(as) == 1 {
-				_, _ = w.store.Decide(context.Background(), ledger.Decision{Approval: as[0].ID, Approve: true, By: "ada"})
-			}
-			r, err = w.store.Run(context.Background(), id)
-			return err == nil && r.State.Ended()
-		})
-		return r
+		w.until("the run has ended", func() bool { return looked(id, nil) })
+		return w.wait(id, false)
 	}
 	first := w.start()
 	r := approved(w.submit("go").ID)
@@ -317,29 +317,7 @@ func TestRuledRunIsKilledAtEveryEvent(t *testing.T) {
 	}
 	for _, after := range []bool{false, true} {
 		for at := from; at <= to; at++ {
-			store := ledgertest.NewFaulty(w.store, uint64(at), ledgertest.Rates{}) //nolint:gosec // small
-			w.cfg = func(cfg *runtime.Config) {
-				cfg.Journal = killJournal{cutJournal{cfg.Journal, store.Gone()}, store.Cut, new(atomic.Int64), int64(at), after}
-			}
-			id := w.submit("go").ID
-			doomed := w.startOn(store)
-			w.until("the worker is dead, or has nothing left to do", func() bool {
-				select {
-				case <-store.Gone():
-					return true
-				default:
-				}
-				as, err := w.store.Approvals(context.Background(), ledger.ApprovalFilter{Run: id, Open: true})
-				if err == nil && len(as) == 1 {
-					_, _ = w.store.Decide(context.Background(), ledger.Decision{Approval: as[0].ID, Approve: true, By: "ada"})
-				}
-				r, err := w.store.Run(context.Background(), id)
-				return err == nil && r.State.Ended()
-			})
-			doomed.cancel()
-			doomed.stop(t)
-			w.advance(2 * w.ttl)
-			w.cfg = nil
+			id := w.dies(at, after, func() events.RunID { return w.submit("go").ID }, looked)
 			heir := w.start()
 			r := approved(id)
 			heir.stop(t)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/ledger/ledgertest"
 	"github.com/daybookhq/daybook/loops"
 	"github.com/daybookhq/daybook/loops/revise"
 	"github.com/daybookhq/daybook/loops/script"
@@ -182,28 +180,14 @@ func TestScriptGoesThroughTheWholeSystem(t *testing.T) {
 // for it does what people does.
 func (w *world) killedScript(at int, after bool, submit func() events.RunID, people func(*world, events.RunID) ledger.Run) events.RunID {
 	w.t.Helper()
-	inner := w.cfg
-	store := ledgertest.NewFaulty(w.store, uint64(at), ledgertest.Rates{}) //nolint:gosec // small
-	w.cfg = func(cfg *runtime.Config) {
-		inner(cfg)
-		cfg.Journal = killJournal{cutJournal{cfg.Journal, store.Gone()}, store.Cut, new(atomic.Int64), int64(at), after}
-	}
-	id := submit()
-	doomed := w.startOn(store)
-	w.until("the worker is dead, or the run is over", func() bool {
-		select {
-		case <-store.Gone():
-			return true
-		default:
-			r, err := w.store.Run(context.Background(), id)
-			return err == nil && (r.State.Ended() || r.State == ledger.Parked && r.ParkReason == events.ParkInDoubt)
+	id := w.dies(at, after, submit, func(id events.RunID, cut func()) bool {
+		r, err := w.store.Run(context.Background(), id)
+		if err != nil || !r.State.Ended() && (r.State != ledger.Parked || r.ParkReason != events.ParkInDoubt) {
+			return false
 		}
+		cut()
+		return true
 	})
-	store.Cut()
-	doomed.cancel()
-	doomed.stop(w.t)
-	w.advance(2 * w.ttl)
-	w.cfg = inner
 	heir := w.start()
 	defer heir.stop(w.t)
 	return people(w, id).ID

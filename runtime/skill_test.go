@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +17,6 @@ import (
 	"github.com/daybookhq/daybook/agents/skill"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/ledger/ledgertest"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/model/scripted"
 	"github.com/daybookhq/daybook/runtime"
@@ -310,18 +308,7 @@ func TestSkillsOfARunThatIsKilledAtEveryEvent(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for at := 1; at <= n; at++ {
 			first()
-			inner := w.cfg
-			store := ledgertest.NewFaulty(w.store, uint64(at), ledgertest.Rates{}) //nolint:gosec // small
-			w.cfg = func(cfg *runtime.Config) {
-				cfg.Journal = killJournal{cutJournal{cfg.Journal, store.Gone()}, store.Cut, new(atomic.Int64), int64(at), after}
-			}
-			id := w.with(submit).ID
-			doomed := w.startOn(store)
-			<-store.Gone()
-			doomed.cancel()
-			doomed.stop(t)
-			w.advance(2 * w.ttl)
-			w.cfg = inner
+			id := w.dies(at, after, func() events.RunID { return w.with(submit).ID }, nil)
 			if bound := at > 2 || at == 2 && after; bound { // run_started is the second event
 				second()
 			}

@@ -11,7 +11,6 @@ import (
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
-	"github.com/daybookhq/daybook/ledger/ledgertest"
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/runtime"
 	"github.com/daybookhq/daybook/tools"
@@ -93,28 +92,15 @@ func TestTeamIsKilledAtEveryEvent(t *testing.T) {
 // killTeamAt returns how many accounts were known to the last and equal.
 func (w *world) killTeamAt(t *testing.T, inner func(*runtime.Config), at int64, after bool, p *provider, told *atomic.Pointer[model.Request]) (equal int) {
 	t.Helper()
-	store := ledgertest.NewFaulty(w.store, uint64(at), ledgertest.Rates{}) //nolint:gosec // small
-	var n atomic.Int64
 	w.cfg = func(cfg *runtime.Config) {
 		inner(cfg)
 		cfg.ShutdownGrace, cfg.Dispatch.EndTimeout = 50*time.Millisecond, 50*time.Millisecond
-		cfg.Journal = killJournal{cutJournal{cfg.Journal, store.Gone()}, store.Cut, &n, at, after}
 	}
 	before := p.distinct()
-	id := w.submit("go").ID
-	doomed := w.startOn(store)
-	w.until("the worker is dead", func() bool {
-		select {
-		case <-store.Gone():
-			return true
-		default:
-			r, err := w.store.Run(t.Context(), id) // two events may have come at once
-			return err == nil && r.State.Ended()
-		}
+	id := w.dies(int(at), after, func() events.RunID { return w.submit("go").ID }, func(id events.RunID, _ func()) bool {
+		r, err := w.store.Run(t.Context(), id) // two events may have come at once
+		return err == nil && r.State.Ended()
 	})
-	doomed.cancel()
-	doomed.stop(t)
-	w.advance(2 * w.ttl)
 	w.cfg = inner
 	heir := w.start()
 	defer heir.stop(t)

@@ -261,19 +261,10 @@ func (w *world) story(id events.RunID) string {
 	return s
 }
 
-// folded waits until the projections have what the archive has.
-func (w *world) folded() {
-	w.t.Helper()
-	w.until("projection caught up", func() bool {
-		n, err := w.store.FoldBehind(context.Background(), 0, 100)
-		return err == nil && n == 0
-	})
-}
-
 // whole fails the test unless the record proves itself.
 func (w *world) whole() {
 	w.t.Helper()
-	w.folded()
+	w.caughtUp()
 	_, err := w.store.Verify(context.Background(), events.RunID{}, func(f ledger.Finding) error {
 		if f.Kind != ledger.Note {
 			w.t.Errorf("verify: %s run %s seq %d: %s", f.Kind, f.Run, f.Seq, f.Text)
