@@ -70,8 +70,9 @@ crashed, and can be drawn where nothing was ever sent.`,
 // traceOf folds a run and those that it started.
 func traceOf(ctx context.Context, st ledger.Store, run events.RunID) ([]spanView, error) {
 	var all []spanView
-	for todo := []events.RunID{run}; len(todo) > 0; todo = todo[1:] {
-		id := todo[0]
+	runs := []events.RunID{run}
+	for n := 0; n < len(runs); n++ {
+		id := runs[n]
 		f := trace.New(id, trace.Options{})
 		var last time.Time
 		err := st.Events(ctx, id, 1, func(s events.Sealed) error {
@@ -96,8 +97,8 @@ func traceOf(ctx context.Context, st ledger.Store, run events.RunID) ([]spanView
 			return nil, err
 		}
 		for _, k := range kin {
-			if k.Parent == id && len(todo) < maxTraced {
-				todo = append(todo, k.ID)
+			if k.Parent == id && len(runs) < maxTraced {
+				runs = append(runs, k.ID)
 			}
 		}
 	}
@@ -121,16 +122,8 @@ func viewSpan(s trace.Span, open bool) spanView {
 }
 
 func (a *app) drawTrace(r ledger.Run, spans []spanView) error {
-	if a.output == formatJSONL {
-		for _, s := range spans {
-			if err := a.jsonLine(s); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if a.output == formatJSON {
-		return a.json(spans)
+	if a.output != formatTable {
+		return list[spanView](a, spans, nil, "")
 	}
 	if len(spans) == 0 {
 		fmt.Fprintf(a.err, "run %s has no events yet\n", r.ID)
@@ -203,7 +196,7 @@ func (p *picture) draw(a *app, s *spanView, depth int) {
 	case strings.HasPrefix(s.Name, "lease "), strings.HasPrefix(s.Name, "queue "):
 		st = dim
 	}
-	fmt.Fprintf(a.out, "%s %9s  %s%s\n", p.t.paint(pad(cutTo(clean(name), p.label), p.label), st), took(s.End.Sub(s.Start)), p.t.paint(p.line(s), st), p.t.paint(p.note(s), st))
+	fmt.Fprintf(a.out, "%s %9s  %s%s\n", p.t.paint(pad(cut(clean(name), p.label), p.label), st), took(s.End.Sub(s.Start)), p.t.paint(p.line(s), st), p.t.paint(p.note(s), st))
 	for _, c := range s.Children {
 		p.draw(a, c, depth+1)
 	}
@@ -250,19 +243,11 @@ func (p *picture) note(s *spanView) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return "  " + cutTo(clean(strings.Join(all, ", ")), maxNote-2)
+	return "  " + cut(clean(strings.Join(all, ", ")), maxNote-2)
 }
 
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(width-utf8.RuneCountInString(s), 0))
-}
-
-// cutTo shortens a name that is longer than its column.
-func cutTo(s string, width int) string {
-	if rs := []rune(s); len(rs) > width {
-		return string(rs[:width-1]) + "…"
-	}
-	return s
 }
 
 // took is a duration in few characters.
