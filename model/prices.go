@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"maps"
 	"math/bits"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -105,6 +107,22 @@ func (p *Prices) With(name string, text []byte) (*Prices, error) {
 	}
 	more.order()
 	return more, nil
+}
+
+// DefaultPricesWith returns the table that ships with files put upon it, the last on
+// top. Errors name the file, line and field.
+func DefaultPricesWith(files ...string) (*Prices, error) {
+	p := DefaultPrices()
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = p.With(filepath.Base(name), b); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // order sorts the prefixes.

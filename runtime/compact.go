@@ -38,22 +38,6 @@ func (w *Worker) compaction(a agents.Agent, chain []string) *events.Compaction {
 	return &c
 }
 
-// awaitCompactor sits out the wait that a failed attempt of a compaction asked for.
-// later is true if the session is to look again: it was parked, or hands over.
-func (s *session) awaitCompactor(ctx context.Context, last *events.ModelCallError) (later bool, err error) {
-	wait := last.RetryAt.Sub(s.w.cfg.Now())
-	if wait <= 0 {
-		return false, nil
-	}
-	if wait > s.w.cfg.StayFor {
-		return true, s.park(ctx, events.RunParked{Reason: events.ParkModelRetry, Detail: "model " + last.Model + " asked to wait: " + last.Error.Kind}, wait)
-	}
-	if s.handingOver() {
-		return true, nil
-	}
-	return false, sleep(ctx, wait)
-}
-
 // compact makes room in the transcript before the model is asked for a turn, if that
 // is due: one act, a call or what came of it. done is true if it did anything.
 func (s *session) compact(ctx context.Context, turn int) (done bool, err error) {
@@ -67,8 +51,8 @@ func (s *session) compact(ctx context.Context, turn int) (done bool, err error) 
 	begun := s.hist.Turn()
 	s.mu.Unlock()
 	if ask {
-		if due.LastError != nil {
-			if later, err := s.awaitCompactor(ctx, due.LastError); later || err != nil {
+		if last := due.LastError; last != nil {
+			if later, err := s.sitOut(ctx, last.Model, last.Error.Kind, last.RetryAt); later || err != nil {
 				return true, err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
@@ -51,16 +52,8 @@ func (s *session) route(ctx context.Context) (r loops.Route, m model.Model, late
 	if !ok {
 		return r, nil, false, fmt.Errorf("run %s has no model left to ask: %w", s.run.ID, errUnworkable)
 	}
-	if wait := r.At.Sub(s.w.cfg.Now()); !r.At.IsZero() && wait > 0 {
-		if wait > s.w.cfg.StayFor {
-			return r, nil, true, s.park(ctx, events.RunParked{Reason: events.ParkModelRetry, Detail: "model " + r.Model + " asked to wait: " + r.Why}, wait)
-		}
-		if s.handingOver() {
-			return r, nil, true, nil
-		}
-		if err := sleep(ctx, wait); err != nil {
-			return r, nil, false, err
-		}
+	if later, err := s.sitOut(ctx, r.Model, r.Why, r.At); later || err != nil {
+		return r, nil, later, err
 	}
 	m, ok = s.w.cfg.Models[r.Model]
 	if !ok {
@@ -68,6 +61,21 @@ func (s *session) route(ctx context.Context) (r loops.Route, m model.Model, late
 	}
 	r.Endpoint = s.endpoint(m, r)
 	return r, m, false, nil
+}
+
+// sitOut waits until a model may be asked again, which failed by why; zero = at once.
+// later is true if the session has to look again: the run was parked, or is handed over.
+func (s *session) sitOut(ctx context.Context, model, why string, until time.Time) (later bool, err error) {
+	wait := until.Sub(s.w.cfg.Now())
+	switch {
+	case wait <= 0:
+		return false, nil
+	case wait > s.w.cfg.StayFor:
+		return true, s.park(ctx, events.RunParked{Reason: events.ParkModelRetry, Detail: "model " + model + " asked to wait: " + why}, wait)
+	case s.handingOver():
+		return true, nil
+	}
+	return false, sleep(ctx, wait)
 }
 
 // failures is how often a model has failed, this time too, for its backoff. In a chain it

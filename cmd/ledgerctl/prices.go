@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,15 +66,9 @@ func (f *priceFiles) add(c *cobra.Command) {
 }
 
 func (f priceFiles) load() (*model.Prices, error) {
-	p := model.DefaultPrices()
-	for _, name := range f {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return nil, usagef("--prices: %w", err)
-		}
-		if p, err = p.With(filepath.Base(name), b); err != nil {
-			return nil, usagef("--prices: %w", err)
-		}
+	p, err := model.DefaultPricesWith(f...)
+	if err != nil {
+		return nil, usagef("--prices: %w", err)
 	}
 	return p, nil
 }

@@ -209,38 +209,41 @@ func (t *Telemetry) On() string {
 	return strings.Join(on, ", ")
 }
 
-// Flush sends what is gathered, as far as ctx lets it.
-func (t *Telemetry) Flush(ctx context.Context) error {
+// provider is what each signal's of the SDK has.
+type provider interface {
+	ForceFlush(ctx context.Context) error
+	Shutdown(ctx context.Context) error
+}
+
+// providers are those of the signals that are on.
+func (t *Telemetry) providers() (all []provider) {
 	if t == nil {
 		return nil
 	}
-	var errs []error
 	if t.traces != nil {
-		errs = append(errs, t.traces.ForceFlush(ctx))
+		all = append(all, t.traces)
 	}
 	if t.metrics != nil {
-		errs = append(errs, t.metrics.ForceFlush(ctx))
+		all = append(all, t.metrics)
 	}
 	if t.logs != nil {
-		errs = append(errs, t.logs.ForceFlush(ctx))
+		all = append(all, t.logs)
 	}
-	return errors.Join(errs...)
+	return all
+}
+
+// Flush sends what is gathered, as far as ctx lets it.
+func (t *Telemetry) Flush(ctx context.Context) (err error) {
+	for _, p := range t.providers() {
+		err = errors.Join(err, p.ForceFlush(ctx))
+	}
+	return err
 }
 
 // Shutdown sends what is left, as far as ctx lets it, and ends everything.
-func (t *Telemetry) Shutdown(ctx context.Context) error {
-	if t == nil {
-		return nil
+func (t *Telemetry) Shutdown(ctx context.Context) (err error) {
+	for _, p := range t.providers() {
+		err = errors.Join(err, p.Shutdown(ctx))
 	}
-	var errs []error
-	if t.traces != nil {
-		errs = append(errs, t.traces.Shutdown(ctx))
-	}
-	if t.metrics != nil {
-		errs = append(errs, t.metrics.Shutdown(ctx))
-	}
-	if t.logs != nil {
-		errs = append(errs, t.logs.Shutdown(ctx))
-	}
-	return errors.Join(errs...)
+	return err
 }

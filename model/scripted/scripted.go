@@ -5,6 +5,7 @@
 package scripted
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,23 +54,37 @@ func Load(path string) (*Model, error) {
 // refers to something that is not in the conversation. A context that ends is
 // returned as its error.
 func (m *Model) Call(ctx context.Context, r model.Request) (model.Response, error) {
-	if err := ctx.Err(); err != nil {
+	t, err := m.take(ctx, r)
+	if err != nil {
 		return model.Response{}, err
+	}
+	if err := sleep(ctx, t.answer.delay); err != nil {
+		return model.Response{}, err
+	}
+	return t.render()
+}
+
+// taken is a request with the rule that answers it.
+type taken struct {
+	*rule
+	c      *conversation
+	served string
+}
+
+// take picks the rule for a request; one of a script is used up by it.
+func (m *Model) take(ctx context.Context, r model.Request) (taken, error) {
+	if err := ctx.Err(); err != nil {
+		return taken{}, err
 	}
 	c := newConversation(r)
 	ru, err := m.pick(c)
 	if err != nil {
-		return model.Response{}, err
+		return taken{}, err
 	}
-	if err := sleep(ctx, ru.answer.delay); err != nil {
-		return model.Response{}, err
-	}
-	served := m.name
-	if served == "" {
-		served = r.Model
-	}
-	return ru.answer.render(c, ru.name, served)
+	return taken{rule: ru, c: c, served: cmp.Or(m.name, r.Model)}, nil
 }
+
+func (t taken) render() (model.Response, error) { return t.answer.render(t.c, t.name, t.served) }
 
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {

@@ -11,21 +11,13 @@ import (
 
 // Stream is Call that tells the answer word by word, over the answer's delay.
 func (m *Model) Stream(ctx context.Context, r model.Request, told func(model.Delta)) (model.Response, error) {
-	if err := ctx.Err(); err != nil {
-		return model.Response{}, err
-	}
-	c := newConversation(r)
-	ru, err := m.pick(c)
+	t, err := m.take(ctx, r)
 	if err != nil {
 		return model.Response{}, err
 	}
-	served := m.name
-	if served == "" {
-		served = r.Model
-	}
-	resp, err := ru.answer.render(c, ru.name, served)
+	resp, err := t.render()
 	words := strings.SplitAfter(resp.Text, " ")
-	pause := ru.answer.delay / time.Duration(len(words))
+	pause := t.answer.delay / time.Duration(len(words))
 	for _, w := range words {
 		if serr := sleep(ctx, pause); serr != nil {
 			return model.Response{}, serr
