@@ -24,10 +24,13 @@ type Archive interface {
 
 // RunFilter selects runs, newest first; zero fields select all.
 type RunFilter struct {
-	Tenant, Queue, Agent, Owner string
-	States                      []State
-	Limit                       int          // 0 = 50
-	Before                      events.RunID // keyset: id of the last row seen
+	Tenant, Queue, Agent, Owner, SessionID string
+	States                                 []State
+	// Since and Until leave only runs that were queued from the one on and before
+	// the other, to the millisecond; zero is no bound.
+	Since, Until time.Time
+	Limit        int          // 0 = 50
+	Before       events.RunID // keyset: id of the last row seen
 }
 
 // Summary is a row of run_summaries beside its run.

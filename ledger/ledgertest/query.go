@@ -1,10 +1,12 @@
 package ledgertest
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/big"
 	"testing"
+	"time"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
@@ -27,7 +29,7 @@ func testSummaryPages(t *testing.T, h Harness) {
 	for i := range 5 {
 		a := start(t, h, ownedBy(fmt.Sprintf("o%d", i%2)))
 		if i == 2 {
-			a = start(t, h, ofTenant("other"))
+			a = start(t, h, ofTenant("other"), func(s *ledger.Submission) { s.SessionID = "s-1" })
 		}
 		if i != 4 { // the last one has no events
 			a.opening()
@@ -64,11 +66,24 @@ func testSummaryPages(t *testing.T, h Harness) {
 		{"by state", ledger.RunFilter{States: []ledger.State{ledger.Running, ledger.Parked}}, 6},
 		{"by another state", ledger.RunFilter{States: []ledger.State{ledger.Failed}}, 0},
 		{"by queue", ledger.RunFilter{Queue: "nowhere"}, 0},
+		{"by session", ledger.RunFilter{SessionID: "s-1"}, 1},
+		{"by another session", ledger.RunFilter{SessionID: "s-2"}, 0},
+		{"from the first on", ledger.RunFilter{Since: queuedAt(want[0])}, 6},
+		{"from after the last", ledger.RunFilter{Since: queuedAt(want[4]).Add(time.Millisecond)}, 0},
+		{"before the first", ledger.RunFilter{Until: queuedAt(want[0])}, 0},
+		{"before what comes after the last", ledger.RunFilter{Until: queuedAt(want[4]).Add(time.Millisecond)}, 6},
 	} {
 		if page, err := h.Store.Summaries(t.Context(), tt.f); err != nil || len(page) != tt.want {
 			t.Errorf("%s: %d runs, %v; want %d", tt.name, len(page), err, tt.want)
 		}
 	}
+}
+
+// queuedAt is the millisecond in which a run got its id.
+func queuedAt(r events.RunID) time.Time {
+	var b [8]byte
+	copy(b[2:], r[:6])
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(b[:]))) //nolint:gosec // 48 bits
 }
 
 // openCall tells of a call without an outcome.

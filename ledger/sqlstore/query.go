@@ -63,6 +63,7 @@ func (s *Store) Summaries(ctx context.Context, f ledger.RunFilter) (list []ledge
 			{"queue", f.Queue},
 			{"agent", f.Agent},
 			{"owner", f.Owner},
+			{"session_id", f.SessionID},
 		} {
 			if c.value != "" {
 				w.add("r."+c.column+" = $%d", c.value)
@@ -70,6 +71,12 @@ func (s *Store) Summaries(ctx context.Context, f ledger.RunFilter) (list []ledge
 		}
 		if !f.Before.IsZero() {
 			w.add("r.id < $%d", f.Before)
+		}
+		if f.Since.UnixMilli() > 0 { // earlier there are no ids
+			w.add("r.id >= $%d", firstOf(f.Since))
+		}
+		if !f.Until.IsZero() {
+			w.add("r.id < $%d", firstOf(f.Until))
 		}
 		if len(f.States) > 0 {
 			states := make([]string, len(f.States))
