@@ -106,34 +106,6 @@ type ModelCallRow struct {
 	Trace              string
 }
 
-// CostFilter selects what is summed; By is "run", "owner", "model", "tool", "agent" or empty for one total.
-type CostFilter struct {
-	Tenant string
-	Run    events.RunID
-	// Lineage adds to Run its children, theirs, and so on.
-	Lineage bool
-	Owner   string
-	By      string
-	// Since and Until leave only runs that were queued from the one on and before
-	// the other, to the millisecond; zero is no bound. Their ids are in the order of
-	// time, so nothing else is read.
-	Since, Until time.Time
-}
-
-// CostRow is a sum: what is priced, and how much is not.
-type CostRow struct {
-	Key          string
-	ModelCost    *big.Int // pico-USD
-	ToolCost     *big.Int // pico-USD
-	ModelCalls   int64
-	ToolCalls    int64
-	Unpriced     int64 // model calls without a price
-	Unmeasured   int64 // tool calls without a cost
-	Unsettled    int64 // model calls without an outcome
-	InputTokens  int64
-	OutputTokens int64
-}
-
 // Queries is what auditors ask. Safe for concurrent use. Keyset pagination only.
 type Queries interface {
 	Summaries(ctx context.Context, f RunFilter) ([]Summary, error)

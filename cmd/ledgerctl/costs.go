@@ -14,7 +14,7 @@ import (
 )
 
 // costKeys are what costs can be summed by.
-var costKeys = [...]string{"run", "owner", "model", "tool", "agent"}
+var costKeys = [...]string{"run", "owner", "model", "tool", "agent", "queue", "day"}
 
 // costView is a sum. What nobody knows is counted beside it.
 type costView struct {
@@ -43,10 +43,12 @@ func (a *app) costsCommand() *cobra.Command {
 those whose outcome was not used. What nobody knows is not in the sum and is counted
 beside it: unpriced (no price known for the model that served), unmeasured (the tool
 did not say what it cost) and unsettled (asked, and no answer recorded).
+A day is that of the call, in UTC; days without a call stand between the others.
 A sum reads every call that it counts: over a large ledger bound it with --since.`,
 		Example: `  ledgerctl costs
   ledgerctl costs --by model --tenant acme -o csv
   ledgerctl costs --by agent --since 2026-11-01 --until 2026-12-01
+  ledgerctl costs --by day --since 720h
   ledgerctl costs --run 7W6X5Y --lineage --by run`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -75,6 +77,9 @@ A sum reads every call that it counts: over a large ledger bound it with --since
 				rows, err := st.Costs(ctx, f)
 				if err != nil {
 					return err
+				}
+				if f.By == "day" {
+					rows = ledger.EachDay(rows)
 				}
 				return a.printCosts(rows, f.By)
 			})

@@ -19,6 +19,7 @@ var queryTests = []conformance{
 	{"sums are exact beyond an int64", testCostSums},
 	{"what is not known stands beside the sum", testCostUnknowns},
 	{"costs of a run with those that work for it", testCostsOfLineage},
+	{"sums are those of the single calls however they are asked for", testCostsAddUp},
 	{"who waits for an effect", testWaiting},
 	{"how tools were used", testToolUses},
 	{"versions of artifacts are listed newest first, in pages", testArtifacts},
@@ -208,7 +209,7 @@ func testCostSums(t *testing.T, h Harness) {
 	if total.ModelCost.Cmp(want) != 0 || total.ToolCost.Cmp(tools) != 0 || total.ModelCalls != 6 || total.ToolCalls != 3 || total.InputTokens != 6 || total.OutputTokens != 12 {
 		t.Errorf("total %+v, want models %s, tools %s", total, want, tools)
 	}
-	for by, keys := range map[string]int{"run": 3, "owner": 2, "model": 2, "tool": 1, "agent": 1} {
+	for by, keys := range map[string]int{"run": 3, "owner": 2, "model": 2, "tool": 1, "agent": 1, "queue": 3, "day": 1} {
 		sums := costs(t, h, ledger.CostFilter{By: by})
 		models, calls := new(big.Int), new(big.Int)
 		for _, r := range sums {

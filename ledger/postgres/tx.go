@@ -309,6 +309,11 @@ func (t *tx) InIDs(column string, n int) string { return t.In(column, n) }
 // Subset implements sqlstore.Tx.
 func (*tx) Subset(column string, n int) string { return fmt.Sprintf("%s <@ $%d", column, n) }
 
+// Day implements sqlstore.Tx.
+func (*tx) Day(column string) string {
+	return "to_char(" + column + " AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+}
+
 type rows struct {
 	pgx.Rows
 	tx    *tx

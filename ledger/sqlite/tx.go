@@ -221,6 +221,9 @@ func (tx) Subset(column string, n int) string {
 	return fmt.Sprintf("NOT EXISTS (SELECT 1 FROM json_each(%s) AS want WHERE want.value NOT IN (SELECT have.value FROM json_each($%d) AS have))", column, n)
 }
 
+// Day implements sqlstore.Tx.
+func (tx) Day(column string) string { return "date(" + column + " / 1000000, 'unixepoch')" }
+
 type rows struct{ *sql.Rows }
 
 // Scan implements sqlstore.Rows.

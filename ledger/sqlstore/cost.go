@@ -28,24 +28,39 @@ func whole(hi, lo int64) *big.Int {
 // costKey is, per table, what a grouping groups by; empty: the table has no such key.
 type costKey struct{ model, tool, join string }
 
-var costKeys = map[string]costKey{
-	"":      {model: "''", tool: "''"},
-	"run":   {model: "c.run_id", tool: "c.run_id"},
-	"owner": {model: "c.owner", tool: "c.owner"},
-	"model": {model: "CASE WHEN c.served_model = '' THEN c.model ELSE c.served_model END"}, // who served is who is paid
-	"tool":  {tool: "c.tool"},
-	"agent": {model: "s.agent", tool: "s.agent", join: " JOIN run_summaries s ON s.run_id = c.run_id"},
+const runOfCall = " JOIN runs r ON r.id = c.run_id"
+
+func costKeyOf(tx Tx, by string) (costKey, error) {
+	switch by {
+	case "":
+		return costKey{model: "''", tool: "''"}, nil
+	case "run":
+		return costKey{model: "c.run_id", tool: "c.run_id"}, nil
+	case "owner":
+		return costKey{model: "c.owner", tool: "c.owner"}, nil
+	case "model": // who served is who is paid
+		return costKey{model: servedBy}, nil
+	case "tool":
+		return costKey{tool: "c.tool"}, nil
+	case "agent", "queue": // neither changes
+		return costKey{model: "r." + by, tool: "r." + by, join: runOfCall}, nil
+	case "day":
+		return costKey{model: tx.Day("c.at"), tool: tx.Day("c.at")}, nil
+	}
+	return costKey{}, fmt.Errorf("by %q: want run, owner, model, tool, agent, queue, day or nothing", by)
 }
+
+const servedBy = `CASE WHEN c.served_model = '' THEN c.model ELSE c.served_model END`
 
 // Costs implements ledger.Queries. The rows are in the order of their keys; for
 // runs the key is the run's id.
 func (s *Store) Costs(ctx context.Context, f ledger.CostFilter) ([]ledger.CostRow, error) {
-	key, ok := costKeys[f.By]
-	if !ok {
-		return nil, fmt.Errorf("sum costs by %q: want run, owner, model, tool, agent or nothing", f.By)
-	}
 	var sums map[string]*ledger.CostRow
 	err := s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
+		key, err := costKeyOf(tx, f.By)
+		if err != nil {
+			return err
+		}
 		sums = map[string]*ledger.CostRow{}
 		if f.By == "" {
 			costRow(sums, "")

@@ -59,6 +59,8 @@ type Tx interface {
 	// Subset is the SQL for "every element of the text-array column is in the
 	// []string passed as parameter n".
 	Subset(column string, n int) string
+	// Day is the SQL for the day of a moment, in UTC: 2026-01-31.
+	Day(column string) string
 }
 
 // Row is one row to scan.
