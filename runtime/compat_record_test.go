@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"bufio"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -32,14 +33,21 @@ func TestRecord(t *testing.T) {
 	s.hung.Add(3)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	w := worldOn(t, path, plan{}, s.tools()...)
+	w.compatAgents()
 	w.start()
 	p := func(tool, text string) string { return fmt.Sprintf(`%s {"text":%q}`, tool, text) }
 	fin := `finish {"answer":"done"}`
 	names := map[events.RunID]string{}
-	sub := func(name string, parked bool, turns ...[]string) ledger.Run {
-		r := w.submit(turns)
+	as := func(agent, name string, parked bool, turns ...[]string) ledger.Run {
+		r, _, err := w.client().Submit(t.Context(), runtime.Submit{Agent: agent, Input: turns, ClientKey: name})
+		if err != nil {
+			t.Fatal(err)
+		}
 		names[r.ID] = name
 		return w.wait(r.ID, parked)
+	}
+	sub := func(name string, parked bool, turns ...[]string) ledger.Run {
+		return as("tester", name, parked, turns...)
 	}
 	T := func(c ...string) []string { return c }
 	sub("says_at_once", false)
@@ -69,6 +77,7 @@ func TestRecord(t *testing.T) {
 			return err == nil
 		})
 	}
+	var err error
 	r := sub("doubt_resolved_applied", true, T(p("pay", "lost 2")), T(fin))
 	resolve(r, events.EffectApplied)
 	w.wait(r.ID, false)
@@ -80,7 +89,34 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wait(r.ID, false)
+	as("lead", "has_a_team", false, T(p("look", "a"), task(T(p("pay", "team")), T(fin))), T(fin))
+	as("careful", "breaks_a_rule", false, T(p("look", "secret"), p("look", "b")), T(fin))
+	as("chained", "falls_back", false, T(p("look", "a")), T(fin))
+	as("short", "is_compacted", false)
+	as("writer", "makes_an_artifact", false)
+	r = as("again", "fails_twice", false, T("overloaded"))
+	names[w.waitRetries(r.ID, false).ID] = "fails_twice_retry"
+	r = as("tester", "was_forked", false, T(p("pay", "of the first")), T(p("pay", "of both")), T(fin))
+	f := w.fork(r.ID, seqOf[events.ModelCallFinished](w, r.ID), "go on")
+	names[f.ID] = "fork"
+	w.wait(f.ID, false)
 	// These are not at their end.
+	r = as("careful", "parked_approval", true, T(p("pay", "much")), T(fin))
+	if f, _, err = w.client().Fork(t.Context(), runtime.Fork{Run: r.ID, Seq: 2, Effects: ledger.ForkAsk, By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	names[f.ID] = "parked_fork"
+	w.wait(f.ID, true)
+	as("careful", "parked_rule", true, T(p("loose", "far")), T(fin))
+	r = as("lead", "parked_team", true, T(task(T(p("pay", "lost 7")), T(fin))), T(fin))
+	w.until("the child is in doubt", func() bool {
+		for _, id := range children(w, r.ID) {
+			names[id] = "parked_child"
+			c, err := w.store.Run(t.Context(), id)
+			return err == nil && c.ParkReason == events.ParkInDoubt
+		}
+		return false
+	})
 	sub("parked_in_doubt", true, T(p("pay", "lost 5")), T(p("look", "a")), T(fin))
 	sub("parked_shared_in_doubt", true, T(p("shared", "lost 6")), T(fin))
 	sub("parked_busy", true, T(p("shared", "lost 6")), T(fin))
@@ -99,8 +135,8 @@ func TestRecord(t *testing.T) {
 		return err == nil && n == 0
 	})
 	for id, name := range names {
-		if name == "queued" {
-			continue // no history yet
+		if name == "queued" || strings.Contains(name, "fork") && name != "was_forked" {
+			continue // no history yet, or one that begins with another's
 		}
 		f, err := os.Create(filepath.Join(out, "histories", name+".jsonl"))
 		if err != nil {
@@ -123,7 +159,7 @@ func TestRecord(t *testing.T) {
 
 // kept are the runs that the dumped ledger has: some that have ended, and all
 // that have not.
-const kept = "pays doubt_cancelled goes_on_in_doubt shared_first model_fails queued parked_in_doubt parked_shared_in_doubt parked_busy running_look running_opaque running_keyed"
+const kept = "has_a_team falls_back is_compacted makes_an_artifact was_forked fork parked_fork parked_approval parked_rule parked_team parked_child pays doubt_cancelled goes_on_in_doubt shared_first model_fails queued parked_in_doubt parked_shared_in_doubt parked_busy running_look running_opaque running_keyed"
 
 // dump writes the ledger at path as SQL that a person can read.
 func dump(t *testing.T, path, to string, names map[events.RunID]string) {
@@ -164,14 +200,20 @@ func dump(t *testing.T, path, to string, names map[events.RunID]string) {
 			fmt.Fprintf(f, "-- run %s %s\n", id, name)
 			continue
 		}
-		for _, table := range []string{"run_epochs", "facts", "effects", "effect_attempts", "events", "set_aside", "run_folds", "tool_call_records", "model_calls", "run_summaries", "runs"} {
-			col := "run_id"
-			if table == "runs" {
-				col = "id"
+		for _, table := range tables {
+			var of bool
+			if err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM pragma_table_info(?) WHERE name = 'run_id')`, table).Scan(&of); err != nil {
+				t.Fatal(err)
 			}
-			if _, err := tx.Exec("DELETE FROM "+table+" WHERE "+col+" = ?", id[:]); err != nil {
+			if !of {
+				continue
+			}
+			if _, err := tx.Exec("DELETE FROM "+table+" WHERE run_id = ?", id[:]); err != nil {
 				t.Fatal(table, err)
 			}
+		}
+		if _, err := tx.Exec("DELETE FROM runs WHERE id = ?", id[:]); err != nil {
+			t.Fatal(err)
 		}
 	}
 	for _, table := range tables {
@@ -210,6 +252,28 @@ func dump(t *testing.T, path, to string, names map[events.RunID]string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// task is a call of the agent "tester" by another one.
+func task(turns ...[]string) string {
+	b, err := json.Marshal(turns)
+	if err == nil {
+		b, err = json.Marshal(map[string]string{"input": string(b)})
+	}
+	if err != nil {
+		panic(err)
+	}
+	return "tester " + string(b)
+}
+
+// children are the runs that a run has started.
+func children(w *world, id events.RunID) (ids []events.RunID) {
+	for _, e := range w.history(id) {
+		if c, ok := e.Data.(events.ChildStarted); ok {
+			ids = append(ids, c.Child)
+		}
+	}
+	return ids
 }
 
 // later is a run that no worker takes while the others are recorded.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/loops"
+	"github.com/daybookhq/daybook/loops/revise"
 	"github.com/daybookhq/daybook/loops/singleshot"
 	"github.com/daybookhq/daybook/migrations"
 )
@@ -57,7 +59,8 @@ func TestRecordedHistoriesOfEarlierVersions(t *testing.T) {
 	}
 	for _, file := range files {
 		es := readHistory(t, file)
-		ds, err := loops.Rehearse(loops.NewHistory(es[0].RunID), es, singleshot.New())
+		loop := loopOf(es)
+		ds, err := loops.Rehearse(loops.NewHistory(es[0].RunID), es, loop)
 		if err != nil || len(ds) > 0 {
 			t.Errorf("%s: %v %v", file, ds, err)
 		}
@@ -74,29 +77,40 @@ func TestRecordedHistoriesOfEarlierVersions(t *testing.T) {
 			if _, over := h.Terminal(); over || h.Started() == nil {
 				continue
 			}
-			if _, err := singleshot.New().Next(h); err != nil {
+			if _, err := loop.Next(h); err != nil {
 				t.Errorf("%s cut at %d: %v", file, cut, err)
 			}
 		}
 	}
 }
 
-// A ledger that the version before 00002 left, with runs in every state, is
-// migrated, and today's workers bring each run to its end.
-func TestLedgerOfAnEarlierVersionGoesOn(t *testing.T) {
-	dump, err := os.ReadFile("testdata/v1/ledger.sql")
+// loopOf is today's loop of a recorded run.
+func loopOf(es []events.Event) loops.Loop {
+	for _, e := range es {
+		if p, ok := e.Data.(events.RunStarted); ok && p.Loop == revise.Name {
+			return revise.New()
+		}
+	}
+	return singleshot.New()
+}
+
+// oldLedger is a ledger that an earlier version left, migrated, for a world of today.
+func oldLedger(t *testing.T, file string, schema int64) (path string, names map[string]events.RunID) {
+	t.Helper()
+	dump, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path = filepath.Join(t.TempDir(), "ledger.db")
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.To(t.Context(), migrations.SQLite3, db, 1); err != nil {
+	defer db.Close()
+	if err := migrations.To(t.Context(), migrations.SQLite3, db, schema); err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]events.RunID{}
+	names = map[string]events.RunID{}
 	for _, line := range strings.Split(string(dump), "\n") {
 		if rest, ok := strings.CutPrefix(line, "-- run "); ok {
 			text, name, _ := strings.Cut(rest, " ")
@@ -116,48 +130,90 @@ func TestLedgerOfAnEarlierVersionGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
+	return path, names
+}
+
+// A ledger that an earlier version left, with runs in every state, is migrated, and
+// today's workers bring each run to its end.
+func TestLedgerOfAnEarlierVersionGoesOn(t *testing.T) {
+	for _, v := range []struct {
+		name   string
+		schema int64
+		runs   int
+	}{{"v1", 1, 12}, {"v2", 9, 23}} {
+		t.Run(v.name, func(t *testing.T) {
+			path, names := oldLedger(t, "testdata/"+v.name+"/ledger.sql", v.schema)
+			if len(names) != v.runs {
+				t.Fatalf("%d runs, want %d", len(names), v.runs)
+			}
+			endOldRuns(t, path, names)
+		})
 	}
+}
+
+// endOldRuns brings each run of an earlier version's ledger to its end.
+func endOldRuns(t *testing.T, path string, names map[string]events.RunID) {
 	s := &site{}
 	w := worldOn(t, path, plan{}, s.tools()...)
+	w.compatAgents()
 	before := map[string]ledger.Run{}
 	for name, id := range names {
+		var err error
 		if before[name], err = w.store.Run(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.start()
-	for name, state := range map[string]ledger.State{
-		"pays": ledger.Finished, "shared_first": ledger.Finished, "goes_on_in_doubt": ledger.Finished,
-		"doubt_cancelled": ledger.Cancelled, "model_fails": ledger.Failed, "queued": ledger.Finished,
-		"running_look": ledger.Finished, "running_keyed": ledger.Finished,
-		"running_opaque": ledger.Finished, "parked_in_doubt": ledger.Finished, "parked_shared_in_doubt": ledger.Finished, "parked_busy": ledger.Finished,
-	} {
-		id := names[name]
-		if name == "running_opaque" || name == "parked_in_doubt" || name == "parked_shared_in_doubt" {
-			var r ledger.Run
-			w.until(name+" is in doubt", func() bool {
+	// People first: some runs wait for others.
+	for name, id := range names {
+		var r ledger.Run
+		is := func(reason events.ParkReason) {
+			w.until(fmt.Sprintf("%s waits: %s", name, reason), func() bool {
+				var err error
 				r, err = w.store.Run(t.Context(), id)
-				return err == nil && r.State == ledger.Parked && r.ParkReason == events.ParkInDoubt
+				return err == nil && r.State == ledger.Parked && r.ParkReason == reason
 			})
+		}
+		switch name {
+		case "running_opaque", "parked_in_doubt", "parked_shared_in_doubt", "parked_child":
+			is(events.ParkInDoubt)
 			if _, err := w.store.Resolve(t.Context(), ledger.Resolution{OpKey: r.ParkKey, State: events.EffectApplied, By: "ann"}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		case "parked_approval", "parked_rule", "parked_fork":
+			// Who is first does what the others of the lineage asked about, too.
+			w.until(name+" is approved", func() bool {
+				as, err := w.store.Approvals(t.Context(), ledger.ApprovalFilter{Run: id, Open: true})
+				for _, a := range as {
+					_, err = w.store.Decide(t.Context(), ledger.Decision{Approval: a.ID, Approve: true, By: "ada"})
+				}
+				r, rerr := w.store.Run(t.Context(), id)
+				return err == nil && rerr == nil && r.State.Ended()
+			})
 		}
-		if name == "parked_busy" {
-			continue // it waits for parked_shared_in_doubt
+	}
+	for name, id := range names {
+		want := ledger.Finished
+		switch name {
+		case "doubt_cancelled":
+			want = ledger.Cancelled
+		case "model_fails":
+			want = ledger.Failed
 		}
 		r := w.wait(id, false)
-		if r.State != state || before[name].State.Ended() && r.Epoch != before[name].Epoch {
+		if r.State != want || before[name].State.Ended() && r.Epoch != before[name].Epoch {
 			t.Errorf("%s: %s %s, epoch %d, was %s, epoch %d\n%s", name, r.State, r.Error, r.Epoch, before[name].State, before[name].Epoch, w.story(id))
 		}
 	}
-	if r := w.wait(names["parked_busy"], false); r.State != ledger.Finished || count[events.ToolExecutionFinished](w, r.ID) != 2 {
+	if r := w.wait(names["parked_busy"], false); count[events.ToolExecutionFinished](w, r.ID) != 2 {
 		t.Errorf("parked_busy: %s %s\n%s", r.State, r.Error, w.story(r.ID))
 	}
-	if n := s.effects(); n != 1 {
-		t.Errorf("%d effects, want that of the keyed call whose outcome was lost and no other", n)
+	effects := 1 // of the keyed call whose outcome was lost, and no other
+	if _, ok := names["parked_approval"]; ok {
+		effects += 2 // what was approved
+	}
+	if n := s.effects(); n != effects {
+		t.Errorf("%d effects, want %d", n, effects)
 	}
 	w.whole()
 }
