@@ -74,6 +74,7 @@ type Approval struct {
 // ApprovalFilter selects approvals; zero fields select all.
 type ApprovalFilter struct {
 	Tenant string
+	Owner  string
 	Run    events.RunID
 	// Open leaves only those that a person can still decide.
 	Open  bool

@@ -77,6 +77,7 @@ type CallRecord struct {
 // CallFilter selects tool calls, newest first.
 type CallFilter struct {
 	Tenant string
+	Owner  string
 	Run    events.RunID
 	Tool   string
 	Status string
@@ -121,6 +122,7 @@ type Queries interface {
 // ToolFilter selects of whose calls [ToolUses] tells.
 type ToolFilter struct {
 	Tenant string
+	Owner  string
 	// Since leaves only runs that were queued from then on, to the millisecond.
 	Since time.Time
 }
@@ -149,6 +151,7 @@ type ToolUses interface {
 // ArtifactFilter selects versions of artifacts, newest first; zero fields select all.
 type ArtifactFilter struct {
 	Tenant string
+	Owner  string
 	Run    events.RunID
 	Name   string
 	// Verdict is accepted, refused or none; empty = any.

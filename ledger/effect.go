@@ -249,6 +249,7 @@ type Effect struct {
 // EffectFilter selects effects; zero fields select all.
 type EffectFilter struct {
 	Tenant string
+	Owner  string // of the run that has it
 	Run    events.RunID
 	OpKey  events.Hash
 	States []events.EffectState

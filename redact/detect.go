@@ -103,6 +103,7 @@ func detectors() []detector {
 func tokenDetectors() []detector {
 	return []detector{
 		{"api_key", []string{"sk-", "sk_", "rk-", "rk_"}, pattern1(`\b(?:sk|rk)[-_](?:(?:live|test|prod|proj|ant|or|admin|svcacct)[-_][A-Za-z0-9_-]{8,}|[A-Za-z0-9_-]{20,})`, hasDigit)},
+		{"daybook_token", []string{"dbk_"}, pattern1(`\bdbk_[a-fA-F0-9]{16,}`, nil)}, // of the page; cut ones too
 		{"stripe_webhook", []string{"whsec_"}, pattern1(`\bwhsec_[A-Za-z0-9+/=]{24,}`, hasDigit)},
 		{"github_token", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_"}, pattern1(`\bgh[pousr]_[A-Za-z0-9]{36}\b`, isGitHubToken)},
 		{"github_pat", []string{"github_pat_"}, pattern1(`\bgithub_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59}\b`, nil)},

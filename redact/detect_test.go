@@ -79,6 +79,8 @@ func credentials(seed uint64) map[string][3]string {
 		"sendgrid":          {"", "SG" + "." + random(seed, 22, urlSafe) + "." + random(seed, 43, urlSafe), ""},
 		"huggingface":       {"", "hf" + "_" + random(seed, 34, alnum), ""},
 		"digitalocean":      {"", "do" + "p_v1_" + random(seed, 64, hexits), ""},
+		"daybook":           {"", "db" + "k_" + random(seed, 72, hexits), ""},
+		"daybook cut":       {"it was ", "db" + "k_" + random(seed, 20, hexits), "…"},
 		"shopify":           {"", "sh" + "pat_" + random(seed, 32, hexits), ""},
 		"telegram":          {"", random(seed, 10, "123456789") + ":A" + "A" + random(seed, 33, urlSafe), ""},
 		"vault":             {"", "hv" + "s." + random(seed, 24, urlSafe), ""},

@@ -84,6 +84,8 @@ var packages = map[string]string{
 	"ledger/sqlite":     "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
+	// Who may see and do what on the page; see docs/decisions/0038.
+	"ledger/ui/access": "ledger events redact internal/strictyaml",
 
 	"runtime":       "runtime/queue agents agents/... loops loops/singleshot loops/revise tools tools/policy model ledger events redact internal/canonical internal/fault internal/bug internal/telemetry internal/trace",
 	"runtime/queue": "ledger events redact internal/canonical internal/fault internal/telemetry",

@@ -333,6 +333,9 @@ func listApprovals(ctx context.Context, tx Tx, f ledger.ApprovalFilter) ([]ledge
 	if f.Tenant != "" {
 		where = append(where, fmt.Sprintf("a.tenant = $%d", c.arg(f.Tenant)))
 	}
+	if f.Owner != "" {
+		where = append(where, fmt.Sprintf("r.owner = $%d", c.arg(f.Owner)))
+	}
 	if !f.Run.IsZero() {
 		where = append(where, fmt.Sprintf("a.run_id = $%d", c.arg(f.Run)))
 	}

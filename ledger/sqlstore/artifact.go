@@ -32,6 +32,7 @@ func (s *Store) Artifacts(ctx context.Context, f ledger.ArtifactFilter) (list []
 				w.add("v."+c.column+" = $%d", c.value)
 			}
 		}
+		w.ownedRun("v", f.Owner)
 		if !f.Run.IsZero() {
 			w.add("v.run_id = $%d", f.Run)
 		}

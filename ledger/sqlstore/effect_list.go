@@ -42,6 +42,9 @@ func (s *Store) listEffects(ctx context.Context, tx Tx, f ledger.EffectFilter) (
 	if f.Tenant != "" {
 		where = append(where, fmt.Sprintf("e.tenant = $%d", arg(f.Tenant)))
 	}
+	if f.Owner != "" {
+		where = append(where, fmt.Sprintf("EXISTS (SELECT 1 FROM runs o WHERE o.id = e.run_id AND o.owner = $%d)", arg(f.Owner)))
+	}
 	if !f.Run.IsZero() {
 		where = append(where, fmt.Sprintf("e.run_id = $%d", arg(f.Run)))
 	}

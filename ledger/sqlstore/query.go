@@ -39,6 +39,14 @@ func (w *where) arg(v any) int {
 	return len(w.args)
 }
 
+// ownedRun leaves rows whose run has an owner; alias is that of their table. A
+// look-up by the run's key for each row: these lists are short.
+func (w *where) ownedRun(alias, owner string) {
+	if owner != "" {
+		w.add("EXISTS (SELECT 1 FROM runs o WHERE o.id = "+alias+".run_id AND o.owner = $%d)", owner)
+	}
+}
+
 func (w *where) String() string {
 	if len(w.conditions) == 0 {
 		return ""
@@ -190,6 +198,9 @@ func recordedCalls(ctx context.Context, tx Tx, f ledger.CallFilter, limit int) (
 	if f.Tenant != "" {
 		w.add("c.tenant = $%d", f.Tenant)
 	}
+	if f.Owner != "" {
+		w.add("c.owner = $%d", f.Owner)
+	}
 	if !f.Run.IsZero() {
 		w.add("c.run_id = $%d", f.Run)
 	}
@@ -279,7 +290,7 @@ func openCalls(ctx context.Context, tx Tx, f ledger.CallFilter, limit int) ([]le
 }
 
 func matches(c ledger.CallRecord, f ledger.CallFilter) bool {
-	return (f.Tenant == "" || c.Tenant == f.Tenant) && (f.Tool == "" || c.Tool == f.Tool) && (f.Status == "" || c.Status == f.Status) &&
+	return (f.Tenant == "" || c.Tenant == f.Tenant) && (f.Owner == "" || c.Owner == f.Owner) && (f.Tool == "" || c.Tool == f.Tool) && (f.Status == "" || c.Status == f.Status) &&
 		(f.OpKey.IsZero() || c.OpKey == f.OpKey) && (f.BeforeRun.IsZero() || comparePlace(c.Run, c.Seq, f.BeforeRun, f.BeforeSeq) < 0)
 }
 

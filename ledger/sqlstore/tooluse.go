@@ -31,7 +31,7 @@ func (s *Store) ToolUses(ctx context.Context, f ledger.ToolFilter) ([]ledger.Too
 	}
 	err := s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
 		uses = map[[2]string]*ledger.ToolUse{}
-		w := costWhere(ledger.CostFilter{Tenant: f.Tenant, Since: f.Since})
+		w := costWhere(ledger.CostFilter{Tenant: f.Tenant, Owner: f.Owner, Since: f.Since})
 		rows, err := tx.Query(ctx, `SELECT c.tenant, c.tool, `+strictest+`, `+sumCost+`,
 			coalesce(sum(CASE WHEN c.status IN ('finished','error','resolved','blocked') THEN 1 ELSE 0 END), 0),
 			coalesce(sum(CASE WHEN c.status = 'error' THEN 1 ELSE 0 END), 0),
@@ -56,6 +56,8 @@ func (s *Store) ToolUses(ctx context.Context, f ledger.ToolFilter) ([]ledger.Too
 		if err := rows.Err(); err != nil {
 			return err
 		}
+		w = costWhere(ledger.CostFilter{Tenant: f.Tenant, Since: f.Since}) // effects have no owner of their own
+		w.ownedRun("c", f.Owner)
 		w.conditions = append(w.conditions, "c.state = 'in_doubt'")
 		doubts, err := tx.Query(ctx, `SELECT c.tenant, c.tool, count(*) FROM effects c`+w.String()+` GROUP BY c.tenant, c.tool`, w.args...)
 		if err != nil {
