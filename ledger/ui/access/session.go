@@ -113,12 +113,6 @@ func (s *sessions) dropToken(h events.Hash) {
 	}
 }
 
-func (s *sessions) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.all)
-}
-
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
