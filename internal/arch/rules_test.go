@@ -84,6 +84,9 @@ var packages = map[string]string{
 	"ledger/sqlite":     "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
+	// The page reads the record as whoever embeds it hands it over; it knows no runtime
+	// and no SDK; see docs/decisions/0039.
+	"ledger/ui": "ledger ledger/ui/... events redact internal/trace",
 	// Who may see and do what on the page; see docs/decisions/0038.
 	"ledger/ui/access": "ledger events redact internal/strictyaml",
 
@@ -128,7 +131,7 @@ var packages = map[string]string{
 	"examples/...":                 "examples/... runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
 }
 
-const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/sqlstore ledger/postgres ledger/sqlite " +
+const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/ui/... ledger/sqlstore ledger/postgres ledger/sqlite " +
 	"events events/memory events/jetstream redact migrations " +
 	"internal/canonical internal/telemetry internal/trace internal/embedded internal/fault internal/strictyaml internal/torture"
 
@@ -160,6 +163,7 @@ var modules = map[string]string{
 	"google.golang.org/protobuf":          "internal/telemetry/otlptest",
 	"github.com/prometheus/client_golang": "internal/telemetry",
 
+	"github.com/a-h/templ":                     "ledger/ui", // the runtime of its templates; the generator is a tool
 	"github.com/oklog/ulid/v2":                 "events",
 	"github.com/go-json-experiment/json":       "events redact internal/canonical",
 	"github.com/santhosh-tekuri/jsonschema/v6": "tools loops/revise model/openai", // the last in tests alone; see docs/decisions/0028

@@ -1,0 +1,128 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"github.com/daybookhq/daybook/ledger"
+)
+
+// policy lets a page load our own files and nothing else, and run no script that
+// stands in it: what a run says could not act even if it became markup.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// secured adds what every answer says to browsers, and bounds its time.
+func (p *page) secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=()")
+		h.Set("Cache-Control", "no-store")
+		ctx, cancel := context.WithTimeout(r.Context(), p.Timeout)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// shown is what a page has to show, and under which title.
+type shown struct {
+	title string
+	body  templ.Component
+}
+
+// problem is why a page cannot be shown, in words for a person, and what to do.
+type problem struct {
+	status     int
+	title, say string
+}
+
+func (e *problem) Error() string { return e.title + ": " + e.say }
+
+var errNoPage = &problem{http.StatusNotFound, "There is no such page", "The address may be mistyped. The list of runs is a good place to begin."}
+
+// shows makes a route of what gathers a page.
+func (p *page) shows(gather func(context.Context, *http.Request, chrome) (shown, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := p.chrome(r)
+		s, err := gather(r.Context(), r, c)
+		if err != nil {
+			p.fails(w, r, c, err)
+			return
+		}
+		p.writes(w, r, http.StatusOK, c, s)
+	})
+}
+
+func (p *page) writes(w http.ResponseWriter, r *http.Request, status int, c chrome, s shown) {
+	c.title = s.title
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Vary", "Cookie, HX-Request")
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if err := layout(c, s.body).Render(r.Context(), w); err != nil {
+		p.Logger.WarnContext(r.Context(), "page not written to its end", "path", r.URL.Path, "error", err)
+	}
+}
+
+// fails shows why there is no page. What the database says stays in the log: it
+// may name hosts and roles.
+func (p *page) fails(w http.ResponseWriter, r *http.Request, c chrome, err error) {
+	var why *problem
+	var other *redirect
+	switch {
+	case errors.As(err, &other):
+		other.send(w, r)
+		return
+	case errors.As(err, &why):
+	case errors.Is(err, ledger.ErrNotFound):
+		why = &problem{http.StatusNotFound, "Nothing has this name", "It is not in this ledger, or not yours to see. The list of runs shows what is."}
+	case errors.Is(err, context.DeadlineExceeded):
+		why = &problem{http.StatusServiceUnavailable, "That took too long", "The ledger did not answer in time. Narrow the filter, or try again in a moment."}
+	case errors.Is(err, ledger.ErrSchema):
+		why = &problem{http.StatusServiceUnavailable, "The ledger has another version", "Run ledgerctl migrate with this version, or serve the page with the version that migrated it."}
+	case errors.Is(err, ledger.ErrUnavailable):
+		why = &problem{http.StatusServiceUnavailable, "The ledger cannot be reached", "Its database is away. Nothing is lost: this page shows it again as soon as it is back."}
+	default:
+		why = &problem{http.StatusInternalServerError, "This could not be shown", "The log of the process that serves this page says why."}
+	}
+	if why.status >= http.StatusInternalServerError {
+		p.Logger.ErrorContext(r.Context(), "page", "path", r.URL.Path, "error", err)
+	}
+	p.writes(w, r, why.status, c, shown{why.title, sorry(c, why)})
+}
+
+// theme keeps how a person wants the page to look, and goes back to where they were.
+func (p *page) theme(w http.ResponseWriter, r *http.Request) {
+	c := &http.Cookie{Name: themeCookie, Path: p.Base + "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: 365 * 24 * 3600}
+	switch t := r.PathValue("theme"); t {
+	case "dark", "light":
+		c.Value = t
+	default:
+		c.MaxAge = -1 // as the system has it
+	}
+	http.SetCookie(w, c) //nolint:gosec // no secret; over loopback there is no TLS
+	http.Redirect(w, r, p.local(r.URL.Query().Get("back")), http.StatusSeeOther)
+}
+
+const themeCookie = "daybook_theme"
+
+// local is where to go on this page: never to another host, whatever was sent.
+func (p *page) local(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, p.Base+"/") || strings.HasPrefix(s, "//") || strings.Contains(s, "\\") {
+		return p.Base + "/runs"
+	}
+	return u.Path + "?" + u.RawQuery
+}
