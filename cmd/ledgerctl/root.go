@@ -82,7 +82,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 		a.stuckCommand(), a.reconcileCommand(), a.rebuildCommand(),
 		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
 	)
-	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand(), a.sharedCommand(), a.memoryCommand(), a.pricesCommand(), a.uiCommand())
+	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand(), a.sharedCommand(), a.memoryCommand(), a.pricesCommand(), a.uiCommand(), a.tokensCommand())
 	return c
 }
 
