@@ -125,6 +125,23 @@ func Target(d Dialect) int64 {
 	return last
 }
 
+// After are the names of the files that bring a database up from a version; from zero
+// it is all of them.
+func After(d Dialect, version int64) []string {
+	all, err := fs.Glob(files, string(d)+"/*.sql")
+	if err != nil {
+		panic("migrations: " + err.Error()) // the pattern is a constant
+	}
+	var names []string
+	for _, n := range all { // sorted
+		number, _, _ := strings.Cut(path.Base(n), "_")
+		if v, err := strconv.ParseInt(number, 10, 64); err == nil && v > version {
+			names = append(names, path.Base(n))
+		}
+	}
+	return names
+}
+
 // Version is the version that a database is at; zero when it was never
 // migrated. It writes nothing.
 func Version(ctx context.Context, d Dialect, db *sql.DB) (int64, error) {

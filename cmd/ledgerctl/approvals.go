@@ -85,7 +85,7 @@ and for one execution. What nobody answers until it expires is refused.`,
 	fs.StringVar(&run, "run", "", "run")
 	fs.BoolVar(&all, "all", false, "also what is decided, used or expired")
 	p.add(c, "this approval")
-	a.outputFlag(c, listFormats...)
+	listFlags[approvalView](a, c)
 	return c
 }
 
@@ -144,7 +144,7 @@ func (a *app) approvals(c *cobra.Command, args []string, st ledger.Store, f ledg
 func (a *app) approvalColumns(all bool) []column[approvalView] {
 	cols := []column[approvalView]{
 		{name: "id", keep: true, text: func(v approvalView) string { return v.ID }},
-		{name: "for", keep: true, right: true, only: true, text: func(v approvalView) string { return a.age(v.CreatedAt) }},
+		{name: "for", keep: true, right: true, only: true, text: func(v approvalView) string { return a.age(v.CreatedAt) }, at: func(v approvalView) time.Time { return v.CreatedAt }},
 		{name: "created_at", mixed: true, text: func(approvalView) string { return "" }, raw: func(v approvalView) string { return exact(v.CreatedAt) }},
 		{name: "call", text: func(v approvalView) string { return v.Run.String() + "/" + v.Call }, drop: 1},
 		{name: "tool", keep: true, text: func(v approvalView) string { return v.Tool }},
@@ -178,7 +178,7 @@ func (a *app) findApproval(ctx context.Context, st ledger.Store, s string) (ledg
 		}
 		ap, err := st.Approval(ctx, id)
 		if errors.Is(err, ledger.ErrNotFound) {
-			err = fmt.Errorf("no approval %s in this ledger: %s shows those that are open", s, a.command("approvals"))
+			err = notThere(a.command("approvals"), "no approval %s in this ledger: %s shows those that are open", s, a.command("approvals"))
 		}
 		return ap, err
 	}
@@ -199,7 +199,7 @@ func (a *app) findApproval(ctx context.Context, st ledger.Store, s string) (ledg
 			return ledger.Approval{}, fmt.Errorf("%q could be %s: give more characters", s, several(found))
 		}
 	}
-	return ledger.Approval{}, fmt.Errorf("no approval begins or ends with %q: %s shows those that are open", s, a.command("approvals"))
+	return ledger.Approval{}, notThere(a.command("approvals"), "no approval begins or ends with %q: %s shows those that are open", s, a.command("approvals"))
 }
 
 func eachApproval(ctx context.Context, st ledger.Store, filter ledger.ApprovalFilter, f func(ledger.Approval)) error {

@@ -24,6 +24,7 @@ ID is an approval's id, or the beginning or end of one (6 characters or more).
 	f.person(c)
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the record")
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }
 
@@ -47,6 +48,7 @@ ID is an approval's id, or the beginning or end of one (6 characters or more).
 	f.person(c)
 	c.Flags().StringVar(&f.reason, "reason", "", "why (required); the model reads it")
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }
 
@@ -59,7 +61,7 @@ func (a *app) decide(c *cobra.Command, id string, approve bool, f acting) error 
 		}
 		ap, err = st.Decide(ctx, ledger.Decision{Approval: ap.ID, Approve: approve, By: a.decider(f), Reason: f.reason})
 		if errors.Is(err, ledger.ErrDecided) || errors.Is(err, ledger.ErrEnded) {
-			return fmt.Errorf("%w (%s)", err, a.command("approvals", "--all"))
+			return hint(err, a.command("approvals", "--all"))
 		}
 		if err != nil {
 			return err

@@ -72,7 +72,7 @@ the run with it.`,
 	fs.StringVar(&f.filter.Verdict, "verdict", "", "one of "+strings.Join(verdicts[:], ", "))
 	fs.StringVar(&f.filter.Tenant, "tenant", "", "tenant")
 	f.page.add(c, "this RUN/SEQ")
-	a.outputFlag(c, listFormats...)
+	listFlags[versionView](a, c)
 	_ = c.RegisterFlagCompletionFunc("verdict", cobra.FixedCompletions(verdicts[:], cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -116,7 +116,7 @@ func (a *app) versionColumns() []column[versionView] {
 		{name: "run", keep: true, text: func(v versionView) string { return v.Run.String() }},
 		{name: "artifact", want: 16, text: func(v versionView) string { return v.Artifact }},
 		{name: "revision", keep: true, right: true, text: func(v versionView) string { return strconv.Itoa(v.Revision) }},
-		{name: "age", keep: true, right: true, only: true, text: func(v versionView) string { return a.age(v.At) }},
+		{name: "age", keep: true, right: true, only: true, text: func(v versionView) string { return a.age(v.At) }, at: func(v versionView) time.Time { return v.At }},
 		{name: "at", mixed: true, text: func(versionView) string { return "" }, raw: func(v versionView) string { return exact(v.At) }},
 		{name: "verdict", keep: true, text: func(v versionView) string { return v.Verdict }, style: func(v versionView) style { return verdictStyle(v.Verdict) }},
 		{name: "bytes", keep: true, right: true, drop: 1, text: func(v versionView) string { return strconv.FormatInt(v.Bytes, 10) }},

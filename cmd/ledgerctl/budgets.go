@@ -83,7 +83,7 @@ A budget counts from when it was set; one per day begins anew at 00:00 UTC.`,
 	f.add(c, "")
 	c.Flags().BoolVar(&open, "open", false, "list the calls that are not settled instead")
 	p.add(c, "this budget, written TENANT/KIND/NAME/PERIOD")
-	a.outputFlag(c, listFormats...)
+	listFlags[budgetView](a, c)
 	c.AddCommand(a.budgetsSetCommand(), a.budgetsSettleCommand())
 	return c
 }
@@ -163,7 +163,7 @@ func (a *app) openReservations(c *cobra.Command, st ledger.Store, q ledger.Budge
 		{name: "attempt", keep: true, text: func(v openView) string { return v.Attempt.String() }},
 		{name: "state", text: func(v openView) string { return v.State }},
 		{name: "held", keep: true, right: true, text: func(v openView) string { return v.Held.String() }},
-		{name: "for", keep: true, right: true, only: true, text: func(v openView) string { return a.age(v.Since) }},
+		{name: "for", keep: true, right: true, only: true, text: func(v openView) string { return a.age(v.Since) }, at: func(v openView) time.Time { return v.Since }},
 		{name: "since", mixed: true, text: func(openView) string { return "" }, raw: func(v openView) string { return exact(v.Since) }},
 		{name: "run", keep: true, text: func(v openView) string { return v.Run.String() }},
 		{name: "what", text: func(v openView) string { return v.What }},
@@ -274,6 +274,7 @@ finished. A limit of none takes it away, and spending is still counted.
 	c.Flags().StringVar(&limit, "limit", "", "US dollars, or none (required)")
 	act.person(c)
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }
 
@@ -338,5 +339,6 @@ instance. ATTEMPT is what budgets --open shows. If evidence comes in later it co
 	}
 	c.Flags().StringVar(&cost, "cost", "", "US dollars (required)")
 	f.person(c)
+	a.changes(c)
 	return c
 }

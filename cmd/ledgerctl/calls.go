@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +45,7 @@ is still open, of where it stands. With --all every transition is a row.`,
 	fs.StringVar(&f.filter.Tenant, "tenant", "", "tenant")
 	fs.BoolVar(&f.filter.All, "all", false, "every transition, also of calls that have ended")
 	f.page.add(c, "this RUN/SEQ")
-	a.outputFlag(c, listFormats...)
+	listFlags[callView](a, c)
 	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(callStatuses[:], cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -95,7 +96,7 @@ func (a *app) callColumns(runs bool) []column[callView] {
 	cols := []column[callView]{
 		{name: "call", keep: true, text: name},
 		{name: "seq", mixed: true, keep: true, right: true, text: func(callView) string { return "" }, raw: func(v callView) string { return strconv.FormatUint(v.Seq, 10) }},
-		{name: "age", keep: true, right: true, only: true, text: func(v callView) string { return a.age(v.At) }},
+		{name: "age", keep: true, right: true, only: true, text: func(v callView) string { return a.age(v.At) }, at: func(v callView) time.Time { return v.At }},
 		{name: "at", mixed: true, text: func(callView) string { return "" }, raw: func(v callView) string { return exact(v.At) }},
 		{name: "tool", want: 16, text: func(v callView) string { return v.Tool }},
 		{name: "effect", keep: true, drop: 2, text: func(v callView) string {

@@ -47,7 +47,7 @@ no row here (ledgerctl calls show shows it).`,
 			})
 		},
 	}
-	a.outputFlag(c, listFormats...)
+	listFlags[sourceView](a, c)
 	return c
 }
 

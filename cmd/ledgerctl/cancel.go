@@ -30,5 +30,6 @@ let finish or ends in doubt, never silently.
 	}
 	f.add(c)
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }

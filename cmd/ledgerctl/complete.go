@@ -62,7 +62,7 @@ Services do the same over NATS: a request on daybook.complete.
 				}
 				set, err := st.Complete(c.Context(), in)
 				if errors.Is(err, ledger.ErrNotFound) || errors.Is(err, ledger.ErrNotAwaited) {
-					return fmt.Errorf("%w (%s)", err, a.command("handoffs", "--all"))
+					return hint(err, a.command("handoffs", "--all"))
 				}
 				if err != nil {
 					return err
@@ -91,5 +91,6 @@ Services do the same over NATS: a request on daybook.complete.
 	fs.BoolVar(&notApplied, "not-applied", false, "with --failed: it certainly took no effect")
 	f.person(c)
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }

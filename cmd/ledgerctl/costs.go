@@ -93,7 +93,7 @@ A sum reads every call that it counts: over a large ledger bound it with --since
 	fs.StringVar(&since, "since", "", "only runs queued from then on: 2026-01-31, 2026-01-31T10:00:00Z or a time ago such as 24h")
 	fs.StringVar(&until, "until", "", "only runs queued before then")
 	fs.BoolVar(&f.Lineage, "lineage", false, "with --run: also its child runs, and theirs")
-	a.outputFlag(c, listFormats...)
+	listFlags[costView](a, c)
 	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(costKeys[:], cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

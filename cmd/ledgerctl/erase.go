@@ -12,7 +12,6 @@ import (
 func (a *app) eraseCommand() *cobra.Command {
 	var tenant string
 	var f acting
-	var yes bool
 	c := &cobra.Command{
 		Use:   "erase OWNER",
 		Short: "Destroys the key of an owner's exact results and deletes what was remembered, for good",
@@ -30,11 +29,11 @@ Backups of the database still hold the key: they count as erased once they are g
 		Example: `  ledgerctl erase u-17 --tenant acme --yes`,
 		Args:    oneArg("an owner"),
 		RunE: func(c *cobra.Command, args []string) error {
-			switch {
-			case tenant == "":
+			if tenant == "" {
 				return usagef("--tenant is required: owners are of a tenant")
-			case !yes:
-				return usagef("nothing was erased: it cannot be taken back; say --yes")
+			}
+			if err := a.confirm(fmt.Sprintf("the erasure of owner %q of tenant %q", args[0], tenant)); err != nil {
+				return err
 			}
 			return a.withLedger(c.Context(), func(st ledger.Store) error {
 				by, err := a.actor(c.Context(), st, f)
@@ -60,6 +59,6 @@ Backups of the database still hold the key: they count as erased once they are g
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "tenant (required)")
 	f.person(c)
-	c.Flags().BoolVar(&yes, "yes", false, "it cannot be taken back")
+	a.changes(c)
 	return c
 }

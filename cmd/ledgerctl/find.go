@@ -49,7 +49,7 @@ func (a *app) findRun(ctx context.Context, st ledger.Store, s string) (events.Ru
 	}
 	switch len(found) {
 	case 0:
-		return id, fmt.Errorf("no run begins or ends with %q among the newest %d: give the whole id, %s shows them", s, recentRuns, a.command("runs", "list"))
+		return id, notThere(a.command("runs", "list"), "no run begins or ends with %q among the newest %d: give the whole id, %s shows them", s, recentRuns, a.command("runs", "list"))
 	case 1:
 		return id, nil
 	default:
@@ -73,7 +73,7 @@ func (a *app) readRun(ctx context.Context, st ledger.Store, s string) (ledger.Ru
 	}
 	r, err := st.Run(ctx, id)
 	if errors.Is(err, ledger.ErrNotFound) {
-		return r, fmt.Errorf("no run %s in this ledger: %s shows the newest", id, a.command("runs", "list"))
+		return r, notThere(a.command("runs", "list"), "no run %s in this ledger: %s shows the newest", id, a.command("runs", "list"))
 	}
 	return r, err
 }
@@ -149,7 +149,7 @@ func (a *app) findEffect(ctx context.Context, st ledger.Store, s string) (ledger
 			return ledger.Effect{}, fmt.Errorf("%q could be %s: give more digits", s, several(found))
 		}
 	}
-	return ledger.Effect{}, fmt.Errorf("no effect has an op key that begins with %s: %s shows those in doubt", s, a.command("indoubt"))
+	return ledger.Effect{}, notThere(a.command("indoubt"), "no effect has an op key that begins with %s: %s shows those in doubt", s, a.command("indoubt"))
 }
 
 // eachEffect calls f with every effect that the filter selects.
@@ -177,7 +177,7 @@ func (a *app) readEffect(ctx context.Context, st ledger.Store, key events.Hash) 
 		return ledger.Effect{}, err
 	}
 	if len(es) == 0 {
-		return ledger.Effect{}, fmt.Errorf("no effect has op key %s: %s shows those in doubt", key, a.command("indoubt"))
+		return ledger.Effect{}, notThere(a.command("indoubt"), "no effect has op key %s: %s shows those in doubt", key, a.command("indoubt"))
 	}
 	return es[0], nil
 }

@@ -58,6 +58,7 @@ Without --input-note, a fork from the end of a run that finished ends at once, a
 	c.Flags().StringVar(&f.ClientKey, "key", "", "client key: the same key with the same fork is the same run")
 	c.Flags().StringVar(&note, "input-note", "", "what the model is told where the inherited history ends")
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }
 
@@ -70,7 +71,7 @@ func (a *app) fork(c *cobra.Command, st ledger.Store, client *runtime.Client, na
 	r, existed, err := client.Fork(c.Context(), f)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchEvent):
-		return fmt.Errorf("%w (%s)", err, a.command("runs", "show", name))
+		return hint(err, a.command("runs", "show", name))
 	case errors.Is(err, runtime.ErrInvalidSubmit):
 		return usageError{err}
 	case err != nil:

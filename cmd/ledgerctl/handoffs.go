@@ -86,7 +86,7 @@ and child runs. --all also lists those that were completed or whose time was up.
 	fs.StringVar(&run, "run", "", "run")
 	fs.BoolVar(&all, "all", false, "also those that are not awaited any more")
 	p.add(c, "this token")
-	a.outputFlag(c, listFormats...)
+	listFlags[handoffView](a, c)
 	return c
 }
 
@@ -101,7 +101,7 @@ func (a *app) handoffColumns() []column[handoffView] {
 	return []column[handoffView]{
 		{name: "token", keep: true, text: func(v handoffView) string { return v.Token.String() }},
 		{name: "state", text: func(v handoffView) string { return string(v.State) }},
-		{name: "for", right: true, only: true, text: func(v handoffView) string { return a.age(v.Since) }},
+		{name: "for", right: true, only: true, text: func(v handoffView) string { return a.age(v.Since) }, at: func(v handoffView) time.Time { return v.Since }},
 		{name: "since", mixed: true, text: func(handoffView) string { return "" }, raw: func(v handoffView) string { return exact(v.Since) }},
 		{name: "call", keep: true, text: func(v handoffView) string { return v.Run.String() + "/" + v.Call }},
 		{name: "tool", text: func(v handoffView) string { return v.Tool }},

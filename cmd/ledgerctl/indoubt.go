@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +27,7 @@ whether it took effect. Look where it would have taken effect, then resolve it.
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "tenant")
 	p.add(c, "this op key")
-	a.outputFlag(c, listFormats...)
+	listFlags[effectView](a, c)
 	return c
 }
 
@@ -94,7 +95,7 @@ func (a *app) toType(line, what string) {
 func (a *app) doubtColumns() []column[effectView] {
 	return []column[effectView]{
 		{name: "op_key", keep: true, text: func(v effectView) string { return shortKey(v.OpKey) }, raw: func(v effectView) string { return v.OpKey.String() }},
-		{name: "for", keep: true, right: true, only: true, text: func(v effectView) string { return a.age(v.InDoubtSince) }},
+		{name: "for", keep: true, right: true, only: true, text: func(v effectView) string { return a.age(v.InDoubtSince) }, at: func(v effectView) time.Time { return v.InDoubtSince }},
 		{name: "since", mixed: true, text: func(effectView) string { return "" }, raw: func(v effectView) string { return exact(v.InDoubtSince) }},
 		{name: "call", keep: true, text: func(v effectView) string { return v.Run.String() + "/" + v.Call }},
 		{name: "tool", text: func(v effectView) string { return v.Tool }},

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,44 +30,4 @@ func main() {
 // to stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return newApp(stdin, stdout, stderr, time.Now).run(ctx, args)
-}
-
-// Exit codes. Verify alone gives 3 and 4.
-const (
-	exitOK         = 0
-	exitFailed     = 1
-	exitUsage      = 2
-	exitTampered   = 3
-	exitIncomplete = 4
-)
-
-// usageError is a command line that cannot be understood.
-type usageError struct{ err error }
-
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// verdictError ends the program with a code of its own.
-type verdictError struct {
-	code int
-	text string
-}
-
-func (e verdictError) Error() string { return e.text }
-
-func exitCode(err error) int {
-	var u usageError
-	var v verdictError
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &u):
-		return exitUsage
-	case errors.As(err, &v):
-		return v.code
-	default:
-		return exitFailed
-	}
 }

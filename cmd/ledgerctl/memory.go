@@ -53,7 +53,7 @@ func (a *app) noNote(f memoryFlags, err error) error {
 	if !errors.Is(err, memorydb.ErrNotFound) {
 		return err
 	}
-	return fmt.Errorf("%w (%s)", err, a.command("memory", "list", "--tenant", f.tenant))
+	return hint(err, a.command("memory", "list", "--tenant", f.tenant))
 }
 
 type noteView struct {
@@ -135,7 +135,7 @@ func (a *app) memoryListCommand() *cobra.Command {
 	fs.StringVar(&filter.Source, "source", "", "source, such as assistant")
 	fs.StringVar(&run, "run", "", "run that wrote them first")
 	p.add(c, "this number")
-	a.outputFlag(c, listFormats...)
+	listFlags[noteView](a, c)
 	return c
 }
 
@@ -158,7 +158,7 @@ func (a *app) listNotes(c *cobra.Command, args []string, f memoryFlags, all []me
 func (a *app) noteColumns() []column[noteView] {
 	return []column[noteView]{
 		{name: "note", keep: true, text: func(v noteView) string { return v.Note }},
-		{name: "age", right: true, only: true, drop: 2, text: func(v noteView) string { return a.age(v.At) }},
+		{name: "age", right: true, only: true, drop: 2, text: func(v noteView) string { return a.age(v.At) }, at: func(v noteView) time.Time { return v.At }},
 		{name: "at", mixed: true, text: func(noteView) string { return "" }, raw: func(v noteView) string { return exact(v.At) }},
 		{name: "root", want: 16, text: func(v noteView) string { return v.Root }},
 		{name: "context", want: 16, text: func(v noteView) string { return v.Context }},

@@ -16,23 +16,26 @@ import (
 // forgetting is what the command line of memory forget says.
 type forgetting struct {
 	memoryFlags
-	who      acting
-	root     string
-	dry, yes bool
+	who  acting
+	root string
 }
 
-func (f forgetting) check(args []string) error {
+func (f forgetting) check(a *app, args []string) error {
 	switch {
 	case (len(args) == 1) == (f.root != ""):
 		return usagef("say what is to be forgotten: either a NOTE or --root, not both")
 	case len(args) > 1:
 		return usagef("one note at a time, got %d", len(args))
-	case f.dry:
+	case a.dry:
 		return nil
-	case !f.yes:
-		return usagef("nothing was forgotten: it cannot be taken back; say --yes, or --dry-run to see what it would be")
 	}
-	return f.who.check()
+	if err := f.who.check(); err != nil {
+		return err
+	}
+	if f.root != "" {
+		return a.confirm(fmt.Sprintf("that all of root %q is forgotten", f.root))
+	}
+	return a.confirm("that note " + args[0] + " is forgotten")
 }
 
 func (a *app) memoryForgetCommand() *cobra.Command {
@@ -49,7 +52,7 @@ and a model that still has it in its transcript may remember it again.
 		Example: `  ledgerctl memory forget 01KF0Z7Q9V3T5W8X2Y4A6B0C1D --tenant acme --reason 'planted by a page' --yes
   ledgerctl memory forget --root user:u-17 --tenant acme --dry-run`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.check(args); err != nil {
+			if err := f.check(a, args); err != nil {
 				return err
 			}
 			var id events.ID
@@ -61,7 +64,7 @@ and a model that still has it in its transcript may remember it again.
 			}
 			ctx := c.Context()
 			return a.withMemory(ctx, func(st ledger.Store, m *memorydb.Store) error {
-				if f.dry {
+				if a.dry {
 					return a.wouldForget(ctx, m, f, id)
 				}
 				by, err := a.actor(ctx, st, f.who)
@@ -93,8 +96,7 @@ and a model that still has it in its transcript may remember it again.
 	f.add(c)
 	fs.StringVar(&f.root, "root", "", "all that belongs to this root")
 	f.who.add(c)
-	fs.BoolVar(&f.dry, "dry-run", false, "only says what would be forgotten")
-	fs.BoolVar(&f.yes, "yes", false, "it cannot be taken back")
+	a.changesItself(c)
 	return c
 }
 
@@ -169,7 +171,7 @@ func (a *app) memoryLogCommand() *cobra.Command {
 	}
 	f.add(c)
 	p.add(c, "this number")
-	a.outputFlag(c, listFormats...)
+	listFlags[removalView](a, c)
 	return c
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Makes the ledger's tables, or brings them up to this version",
 		Long: `Makes the ledger's tables, or brings them up to this version, and prints what it
@@ -20,8 +20,12 @@ applied. Run again it does nothing; several at a time wait for each other.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			done, err := system.Migrate(c.Context(), a.where())
+			verb := "applied"
+			if a.dry {
+				verb = "would apply"
+			}
 			for _, name := range done {
-				fmt.Fprintf(a.out, "applied %s\n", name)
+				fmt.Fprintf(a.out, "%s %s\n", verb, name)
 			}
 			if errors.Is(err, system.ErrOptions) {
 				return usageError{err}
@@ -32,4 +36,6 @@ applied. Run again it does nothing; several at a time wait for each other.`,
 			return err
 		},
 	}
+	a.changes(c)
+	return c
 }

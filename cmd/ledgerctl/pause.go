@@ -32,7 +32,7 @@ func (a *app) onRun(f *acting, do func(ctx context.Context, st ledger.Store, r l
 			case errors.Is(err, ledger.ErrEnded), errors.Is(err, ledger.ErrCancelling):
 				return fmt.Errorf("%w: nothing to %s (%s)", err, c.Name(), a.command("runs", "show", args[0]))
 			case errors.Is(err, ledger.ErrNotPaused), errors.Is(err, ledger.ErrNotDead):
-				return fmt.Errorf("%w (%s)", err, a.command("runs", "show", args[0]))
+				return hint(err, a.command("runs", "show", args[0]))
 			case err != nil:
 				return err
 			case a.output == formatJSON:
@@ -72,6 +72,7 @@ heartbeat, ends the act in hand and parks it. A paused run can still be cancelle
 	}
 	f.add(c)
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }
 
@@ -94,5 +95,6 @@ func (a *app) resumeCommand() *cobra.Command {
 	}
 	f.add(c)
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }

@@ -111,7 +111,7 @@ that many tokens. A price that is not known is "-": a call that uses it is unpri
 	files.add(c)
 	c.Flags().StringVar(&at, "at", "", "those of that day: 2026-01-31, 2026-01-31T10:00:00Z or a time ago such as 24h")
 	c.Flags().BoolVar(&history, "history", false, "earlier and later prices too")
-	a.outputFlag(c, listFormats...)
+	listFlags[priceView](a, c)
 	return c
 }
 
@@ -139,7 +139,7 @@ or without a date at its end, or by the longest listed beginning.`,
 		},
 	}
 	files.add(c)
-	a.outputFlag(c, listFormats...)
+	listFlags[priceView](a, c)
 	return c
 }
 

@@ -27,11 +27,11 @@ type priceChange struct {
 }
 
 type importFlags struct {
-	files             priceFiles
-	out, table, from  string
-	source            string
-	patterns          []string
-	dryRun, everybody bool
+	files            priceFiles
+	out, table, from string
+	source           string
+	patterns         []string
+	everybody        bool
 }
 
 func (a *app) pricesImportCommand() *cobra.Command {
@@ -55,19 +55,19 @@ A file that is there is not overwritten: a table that rows were priced with is n
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&f.out, "out", "", "the file to write (required without --dry-run)")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "write nothing")
 	fs.StringVar(&f.from, "from", "", "day from which on the prices are valid; default today (UTC)")
 	fs.StringVar(&f.table, "table", "", "name of the table, kept on every row that it prices; default litellm- and the day")
 	fs.StringVar(&f.source, "source", "LiteLLM model_prices_and_context_window.json", "where the list is from")
 	fs.StringSliceVar(&f.patterns, "model", nil, "only models of this pattern, such as 'gpt-5*' (repeatable)")
 	fs.BoolVar(&f.everybody, "all", false, "show models that do not change, too")
 	f.files.add(c)
-	a.outputFlag(c, listFormats...)
+	listFlags[priceChange](a, c)
+	a.changesItself(c)
 	return c
 }
 
 func (a *app) pricesImport(f importFlags, file string) error {
-	if f.out == "" && !f.dryRun {
+	if f.out == "" && !a.dry {
 		return usagef("--out FILE is required, or --dry-run to see what would change")
 	}
 	from := a.now().UTC().Truncate(24 * time.Hour)
@@ -117,7 +117,7 @@ func (a *app) pricesImport(f importFlags, file string) error {
 }
 
 func (a *app) writePrices(f importFlags, table string, es []model.PriceEntry) error {
-	if f.dryRun || len(es) == 0 {
+	if a.dry || len(es) == 0 {
 		fmt.Fprintf(a.err, "nothing is written; %d models would be\n", len(es))
 		return nil
 	}

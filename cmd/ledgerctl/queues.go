@@ -97,7 +97,7 @@ dead        failed, and nothing tries them again (ledgerctl runs dead)`,
 			})
 		},
 	}
-	a.outputFlag(c, listFormats...)
+	listFlags[queueView](a, c)
 	return c
 }
 
@@ -201,6 +201,7 @@ A run that has begun counts, and is never refused: only new ones wait.
 	fs.IntVar(&l.MaxPerKey, "max-per-key", 0, "runs held at once with the same concurrency key")
 	fs.StringVar(&rate, "rate", "", "starts in any time of a length, such as 10/1m")
 	f.person(c)
+	a.changes(c)
 	return c
 }
 
@@ -234,6 +235,7 @@ func (a *app) queueCommand(verb, short, why string, do func(ctx context.Context,
 		},
 	}
 	f.add(c)
+	a.changes(c)
 	return c
 }
 
@@ -265,7 +267,7 @@ func (a *app) queuesActsCommand() *cobra.Command {
 			return a.listActs(c.Context(), "queue", args[0], "nobody has limited or paused it")
 		},
 	}
-	a.outputFlag(c, listFormats...)
+	listFlags[actView](a, c)
 	return c
 }
 

@@ -19,7 +19,8 @@ func (a *app) rebuildCommand() *cobra.Command {
 		Long: `Adds to the events what the journal has and the database has not, then drops the rows of
 tool calls, model calls, artifacts and summaries of a run, or of all, and folds them
 again. What is asked meanwhile sees a run folded less far, never wrongly. Workers may run,
-except in an embedded directory. With --archive-only the journal is left out.`,
+except in an embedded directory. With --archive-only the journal is left out. Nothing of
+the record is lost, but what is folded is dropped first: at a terminal it asks.`,
 		Example: `  ledgerctl rebuild 7W6X5Y --postgres URL --nats nats://127.0.0.1:4222
   ledgerctl rebuild --archive-only`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -30,6 +31,11 @@ except in an embedded directory. With --archive-only the journal is left out.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
+			if a.ask != nil {
+				if err := a.confirm("that the folded tables are dropped and made again"); err != nil {
+					return err
+				}
+			}
 			if only {
 				return a.withLedger(ctx, func(st ledger.Store) error { return a.rebuild(ctx, st, nil, args) })
 			}
@@ -39,6 +45,7 @@ except in an embedded directory. With --archive-only the journal is left out.`,
 	c.Flags().BoolVar(&only, "archive-only", false, "does not read the journal")
 	a.journalFlag(c)
 	a.outputFlag(c, showFormats...)
+	a.changesItself(c)
 	return c
 }
 
@@ -58,6 +65,9 @@ func (a *app) rebuild(ctx context.Context, st ledger.Store, journal events.Reade
 			return err
 		}
 		v.Run = &run
+	}
+	if a.dry {
+		return a.wouldRebuild(ctx, st, journal, run)
 	}
 	if journal != nil {
 		up, err := ledger.TopUp(ctx, st, journal, run)
@@ -83,4 +93,43 @@ func (a *app) rebuild(ctx context.Context, st ledger.Store, journal events.Reade
 	}
 	_, err = fmt.Fprintf(a.out, "rebuilt %s; %s added from %s of the journal\n", plural(report.Runs, "run"), plural(int64(v.Added), "event"), plural(int64(v.Messages), "message"))
 	return errors.Join(err, bad)
+}
+
+// wouldRebuildView says what a rebuild would do.
+type wouldRebuildView struct {
+	DryRun bool          `json:"dry_run"`
+	Run    *events.RunID `json:"run,omitempty"` // none: all
+	Runs   int64         `json:"runs"`
+	Events int64         `json:"events"`
+	// Missing are events that the journal has and the database has not, of any run;
+	// nil = the journal was not read.
+	Missing  *int  `json:"missing"`
+	Findings int64 `json:"findings"` // of verify, now
+}
+
+func (a *app) wouldRebuild(ctx context.Context, st ledger.Store, journal events.Reader, run events.RunID) error {
+	report, err := st.Verify(ctx, run, func(ledger.Finding) error { return nil })
+	if err != nil {
+		return err
+	}
+	v := wouldRebuildView{DryRun: true, Runs: report.Runs, Events: report.Events, Findings: report.Tampered + report.Incomplete}
+	if !run.IsZero() {
+		v.Run = &run
+	}
+	if journal != nil {
+		lacks, err := ledger.Reconcile(ctx, st, journal, true)
+		if err != nil {
+			return err
+		}
+		v.Missing = &lacks.Events
+	}
+	if a.output != formatTable {
+		return a.json(v)
+	}
+	fmt.Fprintf(a.out, "dry run: the rows folded of %s would be dropped and made again from %s\n", plural(v.Runs, "run"), plural(v.Events, "event"))
+	if v.Missing != nil {
+		fmt.Fprintf(a.out, "dry run: the journal has %s of runs that the database lacks, which would be added first\n", plural(int64(*v.Missing), "event"))
+	}
+	_, err = fmt.Fprintf(a.out, "dry run: verify finds %s as it is\n", plural(v.Findings, "fault"))
+	return err
 }

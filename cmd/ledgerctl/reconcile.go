@@ -38,7 +38,7 @@ func (a *app) withJournal(ctx context.Context, f func(ledger.Store, events.Reade
 }
 
 func (a *app) reconcileCommand() *cobra.Command {
-	var dry, acts bool
+	var acts bool
 	var f acting
 	c := &cobra.Command{
 		Use:   "reconcile",
@@ -73,24 +73,24 @@ put back; 2 wrong usage.`,
 				if err != nil {
 					return err
 				}
-				r, err := ledger.Reconcile(ctx, st, journal, dry)
+				r, err := ledger.Reconcile(ctx, st, journal, a.dry)
 				if err != nil {
 					return err
 				}
-				if !dry {
+				if !a.dry {
 					err = st.KeepAct(ctx, ledger.Act{Kind: "ledger", Name: "journal", Verb: "reconcile", By: by, Detail: fmt.Sprintf(
 						"put back %s, %s, %s; raised the epochs of %s", plural(int64(r.Events), "event"), plural(int64(len(r.Runs)), "run"),
 						plural(int64(len(r.Effects)), "effect"), plural(r.Raised, "run"))})
 				}
-				return errors.Join(err, a.printReconciled(r, dry))
+				return errors.Join(err, a.printReconciled(r, a.dry))
 			})
 		},
 	}
-	c.Flags().BoolVar(&dry, "dry-run", false, "only says what is missing")
 	c.Flags().BoolVar(&acts, "acts", false, "lists who reconciled it, latest first")
 	f.person(c)
 	a.journalFlag(c)
 	a.outputFlag(c, showFormats...)
+	a.changesItself(c)
 	return c
 }
 

@@ -64,6 +64,7 @@ Late evidence is kept beside it, also against it.
 	fs.StringVar(&f.result, "result", "", "what the model is told; default a sentence that says what you said")
 	fs.BoolVar(&f.force, "force", false, "do not wait for quiescence")
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }
 
@@ -74,6 +75,11 @@ func (a *app) resolve(ctx context.Context, key string, f resolveFlags) error {
 	}
 	if f.note == "" {
 		return usagef("--note is required: the record says who resolved it, and how they knew")
+	}
+	if f.force {
+		if err := a.confirm("a resolution that does not wait until no attempt can still act"); err != nil {
+			return err
+		}
 	}
 	st, red, err := a.open(ctx)
 	if err != nil {

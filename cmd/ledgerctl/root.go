@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -23,7 +22,14 @@ import (
 // clock that ages are counted on.
 type app struct {
 	opts     system.Options
-	output   string
+	output   string // a format that the command writes itself
+	shape    shape  // what is made of it
+	machine  bool   // the output is JSON or YAML
+	dry, yes bool   // --dry-run, --yes
+	times    string
+	color    string
+	ask      func() string  // reads an answer; nil = nobody is there to ask
+	cmd      *cobra.Command // that runs
 	in       io.Reader
 	out, err io.Writer
 	term     terminal // of out
@@ -33,7 +39,10 @@ type app struct {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, now func() time.Time) *app {
-	return &app{in: stdin, out: stdout, err: stderr, term: terminalOf(stdout), now: now, caller: caller, output: formatTable}
+	return &app{
+		in: stdin, out: stdout, err: stderr, term: terminalOf(stdout), now: now, caller: caller, output: formatTable,
+		times: timesAuto, ask: askerOf(stdin, stderr),
+	}
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
@@ -42,11 +51,42 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = errInterrupted
+	}
 	if err != nil {
-		fmt.Fprintf(a.err, "ledgerctl: %s\n", clean(err.Error()))
+		a.tell(err, c, args)
 	}
 	return exitCode(err)
+}
+
+// context is that of the command that runs.
+func (a *app) context() context.Context {
+	if a.cmd == nil {
+		return context.Background()
+	}
+	return a.cmd.Context()
+}
+
+// begin reads the flags that every command has.
+func (a *app) begin(c *cobra.Command) error {
+	a.cmd = c
+	switch a.times {
+	case timesAuto, timesISO, timesRelative:
+	default:
+		return usagef("--times %q: want auto, iso or relative", a.times)
+	}
+	switch a.color {
+	case "auto":
+	case "always":
+		a.term.color = true
+	case "never":
+		a.term.color = false
+	default:
+		return usagef("--color %q: want auto, always or never", a.color)
+	}
+	return nil
 }
 
 func (a *app) root() *cobra.Command {
@@ -64,7 +104,9 @@ func (a *app) root() *cobra.Command {
 RUN is a run's id, or the beginning or end of one (6 characters or more) that no
 other recent run has. A call is RUN/t1.c0: turn 1, first call.
 A setting is a flag, else the environment variable named beside it, else the default.
-Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incomplete.`
+Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incomplete
+(ledgerctl help exit-codes).`
+	c.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return a.begin(c) }
 	c.SilenceUsage, c.SilenceErrors = true, true
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%w (see %s -h)", err, c.CommandPath())
@@ -75,6 +117,10 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 	// The URL may hold a password, so the default is not shown as one.
 	f.StringVar(&a.opts.Postgres, "postgres", "", "distributed: PostgreSQL URL (DAYBOOK_POSTGRES_URL)")
 	f.DurationVar(&a.opts.Grace, "grace", envDuration("DAYBOOK_GRACE", 30*time.Second), "time after an attempt's deadline until nobody can act for it any more, as the workers have it (DAYBOOK_GRACE)")
+	f.StringVar(&a.times, "times", timesAuto, "moments in tables: iso (UTC), relative (3m ago) or auto; machine formats have ISO always")
+	f.StringVar(&a.color, "color", "auto", "colours in tables: always, never or auto, which is on a terminal and without NO_COLOR")
+	_ = c.RegisterFlagCompletionFunc("times", cobra.FixedCompletions([]string{timesAuto, timesISO, timesRelative}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
 	a.flags = f
 	c.AddCommand(
 		a.runsCommand(), a.callsCommand(), a.artifactsCommand(), a.costsCommand(), a.whyCommand(),
@@ -83,6 +129,9 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
 	)
 	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand(), a.sharedCommand(), a.memoryCommand(), a.pricesCommand(), a.uiCommand(), a.tokensCommand())
+	c.AddCommand(filtersHelp(), exitCodesHelp())
+	// Help names the fields of a list's rows.
+	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{if .HasAvailableLocalFlags}}", "{{with index .Annotations \"fields\"}}\n\nFields (--filter, --jq):\n  {{.}}{{end}}{{if .HasAvailableLocalFlags}}", 1))
 	return c
 }
 

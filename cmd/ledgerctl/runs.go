@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +41,7 @@ func (a *app) runsListCommand() *cobra.Command {
 	fs.StringVar(&f.filter.Queue, "queue", "", "queue")
 	fs.StringVar(&f.filter.Owner, "owner", "", "owner")
 	f.page.add(c, "this run")
-	a.outputFlag(c, listFormats...)
+	listFlags[runView](a, c)
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -96,7 +97,7 @@ func (a *app) runColumns() []column[runView] {
 	}
 	return []column[runView]{
 		{name: "run", keep: true, text: func(v runView) string { return v.Run.String() }},
-		{name: "age", keep: true, right: true, text: func(v runView) string { return a.age(v.CreatedAt) }, only: true},
+		{name: "age", keep: true, right: true, text: func(v runView) string { return a.age(v.CreatedAt) }, at: func(v runView) time.Time { return v.CreatedAt }, only: true},
 		{name: "created_at", mixed: true, text: func(runView) string { return "" }, raw: func(v runView) string { return exact(v.CreatedAt) }},
 		{
 			name: "state", keep: true, text: func(v runView) string { return string(v.State) },

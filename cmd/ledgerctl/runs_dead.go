@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/ledger"
@@ -52,14 +54,14 @@ func (a *app) runsDeadCommand() *cobra.Command {
 	fs.StringVar(&f.Tenant, "tenant", "", "tenant")
 	fs.StringVar(&f.Queue, "queue", "", "queue")
 	p.add(c, "this run")
-	a.outputFlag(c, listFormats...)
+	listFlags[runView](a, c)
 	return c
 }
 
 func (a *app) deadColumns() []column[runView] {
 	return []column[runView]{
 		{name: "run", keep: true, text: func(v runView) string { return v.Run.String() }},
-		{name: "age", keep: true, right: true, text: func(v runView) string { return a.age(v.CreatedAt) }, only: true},
+		{name: "age", keep: true, right: true, text: func(v runView) string { return a.age(v.CreatedAt) }, at: func(v runView) time.Time { return v.CreatedAt }, only: true},
 		{name: "created_at", mixed: true, text: func(runView) string { return "" }, raw: func(v runView) string { return exact(v.CreatedAt) }},
 		{name: "agent", text: func(v runView) string { return v.Agent }},
 		{name: "tenant", mixed: true, drop: 4, text: func(v runView) string { return v.Tenant }},

@@ -32,5 +32,6 @@ That of a fork begins with the same history and does the same with effects.
 	f.add(c)
 	c.Flags().IntVar(&attempts, "attempts", 1, "how many further attempts it may have in all")
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }

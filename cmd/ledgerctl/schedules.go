@@ -44,7 +44,7 @@ func (a *app) schedule(ctx context.Context, st ledger.Store, id ledger.ScheduleI
 
 func (a *app) noSchedule(id ledger.ScheduleID, err error) error {
 	if errors.Is(err, ledger.ErrNotFound) {
-		return fmt.Errorf("no schedule %q of tenant %q: %w (%s)", id.Name, id.Tenant, ledger.ErrNotFound, a.command("schedules", "list"))
+		return notThere(a.command("schedules", "list"), "no schedule %q of tenant %q: %w (%s)", id.Name, id.Tenant, ledger.ErrNotFound, a.command("schedules", "list"))
 	}
 	return err
 }
@@ -96,7 +96,7 @@ note      paused, cannot fire, or how many fires made no run of their own, and w
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "only this tenant's")
 	p.add(c, "TENANT/NAME")
-	a.outputFlag(c, listFormats...)
+	listFlags[scheduleView](a, c)
 	return c
 }
 
@@ -141,7 +141,7 @@ without a name, when an expression would. Clock changes of the zone are in it.`,
 	c.Flags().StringVar(&expression, "cron", "", "an expression instead of a schedule")
 	c.Flags().StringVar(&zone, "timezone", "UTC", "with --cron: on whose clocks")
 	f.add(c)
-	a.outputFlag(c, listFormats...)
+	listFlags[fireView](a, c)
 	return c
 }
 
@@ -208,6 +208,7 @@ func (a *app) scheduleCommand(verb, short, why string, do func(ctx context.Conte
 	}
 	f.add(c)
 	who.add(c)
+	a.changes(c)
 	return c
 }
 
@@ -249,6 +250,6 @@ func (a *app) schedulesActsCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
-	a.outputFlag(c, listFormats...)
+	listFlags[actView](a, c)
 	return c
 }

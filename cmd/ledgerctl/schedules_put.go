@@ -63,6 +63,7 @@ if --cron or --timezone is new.
 	fs.StringVar(&f.budget, "budget", "", "US dollars that each run may spend, with its retries and children; default what its agent says")
 	f.person(c)
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }
 

@@ -63,7 +63,7 @@ func (a *app) noShared(f sharedFlags, args []string, err error) error {
 	if len(args) > 1 {
 		words = []string{"shared", "list", args[0], "--tenant", f.tenant}
 	}
-	return fmt.Errorf("%w (%s)", err, a.command(words...))
+	return hint(err, a.command(words...))
 }
 
 type sharedStoreView struct {
@@ -126,7 +126,7 @@ func (a *app) sharedListCommand() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().StringVar(&after, "after", "", "goes on after this path (as the last page said)")
-	a.outputFlag(c, listFormats...)
+	listFlags[sharedDocumentView](a, c)
 	return c
 }
 
@@ -254,6 +254,6 @@ func (a *app) sharedLogCommand() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().Int64Var(&after, "after", 0, "goes on after this change (as the last page said)")
-	a.outputFlag(c, listFormats...)
+	listFlags[sharedChangeView](a, c)
 	return c
 }

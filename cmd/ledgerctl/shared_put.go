@@ -51,6 +51,7 @@ What looks like a secret is taken out before it is stored, and the command says 
 	fs.BoolVar(&info.Writable, "writable", false, "of a store: agents are told that it can be changed elsewhere")
 	fs.StringVar(&file, "file", "-", "of a document: the file to put; - is standard input")
 	who.person(c)
+	a.changes(c)
 	return c
 }
 
@@ -117,7 +118,6 @@ func (a *app) documentOf(file string) (string, error) {
 func (a *app) sharedRemoveCommand() *cobra.Command {
 	var f sharedFlags
 	var who acting
-	var yes bool
 	c := &cobra.Command{
 		Use:   "rm STORE [PATH]",
 		Short: "Removes a document, or a store with all its documents",
@@ -132,8 +132,10 @@ That it was there and who removed it stays on record (ledgerctl shared log); the
 			switch {
 			case path == "" && len(args) == 2:
 				return usagef("the path is empty: leave it out to remove the store")
-			case path == "" && !yes:
-				return usagef("nothing was removed: a store goes with all its documents; say --yes")
+			case path == "":
+				if err := a.confirm(fmt.Sprintf("the removal of store %q, with all its documents,", args[0])); err != nil {
+					return err
+				}
 			}
 			ctx := c.Context()
 			return a.withShared(ctx, func(st ledger.Store, p *shareddb.Provider) error {
@@ -159,6 +161,6 @@ That it was there and who removed it stays on record (ledgerctl shared log); the
 	}
 	f.add(c)
 	who.person(c)
-	c.Flags().BoolVar(&yes, "yes", false, "of a store: it goes with all its documents")
+	a.changes(c)
 	return c
 }

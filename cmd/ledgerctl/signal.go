@@ -59,5 +59,6 @@ that waits for that name gets it at once. --key makes it safe to send again.
 	fs.StringVar(&data, "data", "", "what it says, in JSON")
 	f.person(c)
 	fs.StringVar(&key, "key", "", "the same key is the same signal, however often it is sent")
+	a.changes(c)
 	return c
 }

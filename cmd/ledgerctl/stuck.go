@@ -51,7 +51,7 @@ Exit codes: 0 none, 1 there are some, or it could not be asked, 2 wrong usage.`,
 	c.Flags().StringVar(&f.Tenant, "tenant", "", "only this tenant")
 	c.Flags().IntVar(&f.Limit, "limit", 50, "rows of each kind at most")
 	a.journalFlag(c)
-	a.outputFlag(c, listFormats...)
+	listFlags[stuckView](a, c)
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	term "github.com/daybookhq/daybook/cmd/internal/terminal"
@@ -27,6 +28,9 @@ type column[T any] struct {
 	// only: left out of CSV (a summary for people).
 	only  bool
 	style func(T) style
+	// at: the moment that the text is an age of; the column behind it is the moment itself
+	// if that is of CSV alone.
+	at func(T) time.Time
 }
 
 // cell is a table's cell.
@@ -203,7 +207,11 @@ func (a *app) fields(fs []field) {
 		if a.term.width > 0 {
 			room = max(a.term.width-width-len(gap), narrow)
 		}
-		lines := wrap(clean(f.text), room)
+		text := f.text
+		if a.times == timesRelative {
+			text = a.agoText(text)
+		}
+		lines := wrap(clean(text), room)
 		fmt.Fprintf(a.out, "%s%s%s%s\n", a.term.paint(f.name, dim), strings.Repeat(" ", width-len(f.name)), gap, lines[0])
 		for _, line := range lines[1:] {
 			fmt.Fprintf(a.out, "%s%s\n", strings.Repeat(" ", width+len(gap)), line)

@@ -36,11 +36,13 @@ func (a *app) age(t time.Time) string {
 
 // since is a moment and how long ago it was.
 func (a *app) since(t time.Time) string {
-	d := a.now().Sub(t)
-	if d < 0 {
-		return fmt.Sprintf("%s (in %s)", stamp(t), span(-d))
+	switch a.times {
+	case timesISO:
+		return stamp(t)
+	case timesRelative:
+		return a.ago(t)
 	}
-	return fmt.Sprintf("%s (%s ago)", stamp(t), span(d))
+	return fmt.Sprintf("%s (%s)", stamp(t), a.ago(t))
 }
 
 // span is a duration in its largest unit.

@@ -82,6 +82,7 @@ func (a *app) switchCommand(verb string, mode ledger.SwitchMode, short, long str
 	c.Flags().StringVar(&change.Tenant, "tenant", "default", "tenant")
 	c.Flags().StringVar(&change.Reason, "reason", "", "why (required)")
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changes(c)
 	return c
 }
 
@@ -134,7 +135,7 @@ func (a *app) toolsListCommand() *cobra.Command {
 	c.Flags().StringVar(&f.Tenant, "tenant", "", "tenant")
 	c.Flags().BoolVar(&f.All, "all", false, "every change ever made, oldest first")
 	p.add(c, "this change")
-	a.outputFlag(c, listFormats...)
+	listFlags[switchView](a, c)
 	return c
 }
 
@@ -142,7 +143,7 @@ func (a *app) switchColumns() []column[switchView] {
 	return []column[switchView]{
 		{name: "tool", keep: true, text: func(v switchView) string { return v.Tool }},
 		{name: "mode", keep: true, text: func(v switchView) string { return string(v.Mode) }},
-		{name: "for", right: true, only: true, text: func(v switchView) string { return a.age(v.At) }},
+		{name: "for", right: true, only: true, text: func(v switchView) string { return a.age(v.At) }, at: func(v switchView) time.Time { return v.At }},
 		{name: "at", mixed: true, text: func(switchView) string { return "" }, raw: func(v switchView) string { return exact(v.At) }},
 		{name: "tenant", text: func(v switchView) string { return v.Tenant }},
 		{name: "by", text: func(v switchView) string { return v.By }},

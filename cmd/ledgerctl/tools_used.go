@@ -76,7 +76,7 @@ and what becomes of its calls after a crash: runner tools.`,
 	}
 	c.Flags().StringVar(&f.Tenant, "tenant", "", "tenant")
 	c.Flags().StringVar(&since, "since", "", "only runs queued from then on: 2026-01-31, 2026-01-31T10:00:00Z or a time ago such as 24h")
-	a.outputFlag(c, listFormats...)
+	listFlags[useView](a, c)
 	return c
 }
 
@@ -111,7 +111,7 @@ func (a *app) useColumns() []column[useView] {
 			},
 			raw: func(v useView) string { return events.FormatPico(v.Cost.orZero()) },
 		},
-		{name: "last", right: true, keep: true, only: true, drop: 9, text: func(v useView) string { return a.age(v.LastUsed) }},
+		{name: "last", right: true, keep: true, only: true, drop: 9, text: func(v useView) string { return a.age(v.LastUsed) }, at: func(v useView) time.Time { return v.LastUsed }},
 		{name: "last_used", mixed: true, text: func(useView) string { return "" }, raw: func(v useView) string { return exact(v.LastUsed) }},
 		{name: "switch", mixed: true, text: func(v useView) string { return string(v.Switch) }},
 	}

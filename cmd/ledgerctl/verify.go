@@ -87,7 +87,7 @@ func (a *app) verify(ctx context.Context, st ledger.Store, args []string) error 
 	})
 	stop()
 	if errors.Is(err, ledger.ErrNotFound) || err == nil && !run.IsZero() && report.Runs == 0 {
-		return fmt.Errorf("no run %s in this ledger: %s shows the newest", run, a.command("runs", "list"))
+		return notThere(a.command("runs", "list"), "no run %s in this ledger: %s shows the newest", run, a.command("runs", "list"))
 	}
 	if err != nil {
 		return err

@@ -93,6 +93,16 @@ func (d *database) Migrate(ctx context.Context) ([]string, error) {
 	return names, errors.Join(err, db.Close())
 }
 
+// Pending implements sqlstore.Pender.
+func (d *database) Pending(ctx context.Context) ([]string, error) {
+	db := stdlib.OpenDBFromPool(d.pool)
+	v, err := migrations.Version(ctx, migrations.PostgreSQL, db)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return nil, fmt.Errorf("read the ledger's version: %w", unavailable(err))
+	}
+	return migrations.After(migrations.PostgreSQL, v), nil
+}
+
 // Check implements sqlstore.DB.
 func (d *database) Check(ctx context.Context) error {
 	db := stdlib.OpenDBFromPool(d.pool)

@@ -147,6 +147,18 @@ func (d *database) Migrate(ctx context.Context) ([]string, error) {
 	return names, errors.Join(err, db.Close())
 }
 
+// Pending implements sqlstore.Pender.
+func (d *database) Pending(ctx context.Context) ([]string, error) {
+	v, err := migrations.Version(ctx, migrations.SQLite3, d.read)
+	if err != nil {
+		return nil, fmt.Errorf("read the version of ledger %q: %w", d.path, translate(err))
+	}
+	return migrations.After(migrations.SQLite3, v), nil
+}
+
+// Steps are the names of the files that make a new ledger.
+func Steps() []string { return migrations.After(migrations.SQLite3, 0) }
+
 // Check implements sqlstore.DB.
 func (d *database) Check(ctx context.Context) error {
 	v, err := migrations.Version(ctx, migrations.SQLite3, d.read)

@@ -36,6 +36,8 @@ type Config struct {
 	// TrustRecorded leaves out the projector's second look for secrets in events
 	// from the journal.
 	TrustRecorded bool
+	// DryRun rolls every transaction back: calls say what they would do.
+	DryRun bool
 	// Logger gets alarms (a fork found, poison, contradictions). Nil discards.
 	Logger *slog.Logger
 }
@@ -75,6 +77,9 @@ func New(db DB, cfg Config) *Store {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.DryRun {
+		db = &dryRun{DB: db}
 	}
 	return &Store{db: db, cfg: cfg}
 }

@@ -44,6 +44,9 @@ type Options struct {
 	Grace time.Duration
 	// NoWait makes Open fail where it would wait for a server that is away.
 	NoWait bool
+	// DryRun makes [Migrate] say what it would apply, and [OpenLedger] open a ledger in which nothing is kept: what is done to it
+	// is checked and answered as ever, and rolled back. [Open] does not look at it.
+	DryRun bool
 	Logger *slog.Logger
 	// Sealer keeps exact results of destructive tools, encrypted; nil keeps the redacted ones alone.
 	Sealer *ledger.Sealer
@@ -96,7 +99,7 @@ func openLedger(ctx context.Context, o Options, migrate bool) (*sqlstore.Store, 
 		return nil, nil, err
 	}
 	open := func(r *redact.Redactor) (*sqlstore.Store, error) {
-		cfg := sqlstore.Config{Redactor: r, Grace: o.Grace, Logger: o.Logger, Sealer: o.Sealer}
+		cfg := sqlstore.Config{Redactor: r, Grace: o.Grace, Logger: o.Logger, Sealer: o.Sealer, DryRun: o.DryRun && !migrate}
 		if o.Embedded() {
 			if _, err := os.Stat(ledgerPath(o.Dir)); err != nil && !migrate {
 				return nil, fmt.Errorf("no ledger in %s: run a worker there first, or ledgerctl migrate: %w", o.Dir, err)
@@ -137,9 +140,14 @@ func Migrate(ctx context.Context, o Options) ([]string, error) {
 	if err := o.check(false); err != nil {
 		return nil, err
 	}
-	cfg := sqlstore.Config{Redactor: redact.New(redact.Config{}), Logger: o.Logger}
+	cfg := sqlstore.Config{Redactor: redact.New(redact.Config{}), Logger: o.Logger, DryRun: o.DryRun}
 	var st *sqlstore.Store
 	var err error
+	if o.Embedded() && o.DryRun {
+		if _, err := os.Stat(ledgerPath(o.Dir)); errors.Is(err, os.ErrNotExist) {
+			return sqlite.Steps(), nil
+		}
+	}
 	if o.Embedded() {
 		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 			return nil, err

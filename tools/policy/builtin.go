@@ -52,7 +52,7 @@ func (k *compiler) builtin(n *ast.BuiltinNode) expression {
 	for i, a := range n.Arguments {
 		es = append(es, k.node(a))
 		if i == 0 {
-			path = pathOf(a)
+			path = k.pathOf(a)
 		}
 	}
 	if want := arity[name]; want > 0 && len(es) != want {
@@ -75,7 +75,7 @@ func (k *compiler) builtin(n *ast.BuiltinNode) expression {
 }
 
 func (k *compiler) predicate(n *ast.BuiltinNode, pred ast.Node) expression {
-	of, path := k.node(n.Arguments[0]), pathOf(n.Arguments[0])
+	of, path := k.node(n.Arguments[0]), k.pathOf(n.Arguments[0])
 	slot := k.push("#")
 	body := k.node(pred)
 	k.pop()
@@ -86,7 +86,7 @@ func (k *compiler) predicate(n *ast.BuiltinNode, pred ast.Node) expression {
 			return v, err
 		}
 		list, ok := v.([]any)
-		if !ok {
+		if !ok && (v != nil || !s.row) {
 			return nil, wanted("a list", v, path)
 		}
 		each := func(f func(element, value any) (more bool, err error)) error {

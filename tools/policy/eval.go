@@ -24,6 +24,9 @@ type state struct {
 	read   bool
 	// partial: only the tool is known, or nothing if anyTool.
 	partial, anyTool bool
+	// row: of a row, not of a call. There nothing can be denied, so what is not there
+	// has no fields, and no comparison with it holds.
+	row bool
 }
 
 // mark is a value that is none.
@@ -337,6 +340,9 @@ func (s *state) equal(a, b any) (bool, error) {
 
 // compare orders two numbers or two texts.
 func compare(s *state, op string, a, b any, ap, bp string) (bool, error) {
+	if s.row && (a == nil || b == nil) {
+		return false, nil
+	}
 	var c int
 	if x, ok := a.(string); ok {
 		y, ok := b.(string)
@@ -366,6 +372,9 @@ func compare(s *state, op string, a, b any, ap, bp string) (bool, error) {
 
 // in looks for a value in a list, or for a field in an object.
 func (s *state) in(a, b any, path string) (bool, error) {
+	if s.row && b == nil {
+		return false, nil
+	}
 	switch list := b.(type) {
 	case []any:
 		for _, x := range list {
@@ -386,6 +395,9 @@ func (s *state) in(a, b any, path string) (bool, error) {
 }
 
 func (s *state) text(op string, a, b any, ap, bp string) (bool, error) {
+	if s.row && (a == nil || b == nil) {
+		return false, nil
+	}
 	x, ok := a.(string)
 	if !ok {
 		return false, wanted("a text", a, ap)

@@ -146,6 +146,9 @@ type compiler struct {
 	fault string // the first
 	at    int
 	depth int
+	// row: names are those of a row's fields, which are all there are if none is given.
+	row    bool
+	fields Fields
 }
 
 func (k *compiler) failf(n ast.Node, format string, args ...any) expression {
@@ -272,6 +275,9 @@ func (k *compiler) identifier(n *ast.IdentifierNode) expression {
 	if slot := k.find(n.Value); slot >= 0 {
 		return func(s *state) (any, error) { return s.vars[slot], nil }
 	}
+	if k.row {
+		return k.rowField(n)
+	}
 	switch n.Value {
 	case "args":
 		return func(s *state) (any, error) { return s.arguments() }
@@ -299,7 +305,9 @@ func (k *compiler) identifier(n *ast.IdentifierNode) expression {
 var clocks = map[string]bool{"now": true, "time": true, "date": true, "duration": true, "timezone": true}
 
 func (k *compiler) member(n *ast.MemberNode) expression {
-	if id, ok := n.Node.(*ast.IdentifierNode); ok && k.find(id.Value) < 0 && len(fieldsOf[id.Value]) > 0 {
+	if k.row {
+		k.checkMember(n)
+	} else if id, ok := n.Node.(*ast.IdentifierNode); ok && k.find(id.Value) < 0 && len(fieldsOf[id.Value]) > 0 {
 		p, ok := n.Property.(*ast.StringNode)
 		if !ok {
 			return k.failf(n, "write a field of %s by its name: %s", id.Value, strings.Join(fieldsOf[id.Value], ", "))
@@ -313,7 +321,7 @@ func (k *compiler) member(n *ast.MemberNode) expression {
 		field := id.Value + "." + p.Value
 		return func(s *state) (any, error) { return s.field(field), nil }
 	}
-	of, property, path := k.node(n.Node), k.node(n.Property), pathOf(n)
+	of, property, path := k.node(n.Node), k.node(n.Property), k.pathOf(n)
 	optional := n.Optional
 	return func(s *state) (any, error) {
 		v, err := of(s)
@@ -322,6 +330,9 @@ func (k *compiler) member(n *ast.MemberNode) expression {
 		}
 		if v == nil && optional {
 			return absent, nil
+		}
+		if v == nil && s.row {
+			return nil, nil
 		}
 		p, err := property(s)
 		if err != nil || p == unknown {
@@ -333,16 +344,16 @@ func (k *compiler) member(n *ast.MemberNode) expression {
 
 // pathOf is how a member of the arguments is called, empty for anything else: what
 // errors say to models names nothing but arguments.
-func pathOf(n ast.Node) string {
+func (k *compiler) pathOf(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:
-		if n.Value == "args" {
+		if n.Value == "args" || k.row && k.find(n.Value) < 0 {
 			return n.Value
 		}
 	case *ast.ChainNode:
-		return pathOf(n.Node)
+		return k.pathOf(n.Node)
 	case *ast.MemberNode:
-		of := pathOf(n.Node)
+		of := k.pathOf(n.Node)
 		p, ok := n.Property.(*ast.StringNode)
 		if of == "" || !ok {
 			return ""
@@ -411,7 +422,7 @@ func (k *compiler) conditional(n *ast.ConditionalNode) expression {
 // names checks what a field of the tool is compared with, since a misspelt name
 // guards nothing.
 func (k *compiler) names(n *ast.BinaryNode) {
-	if n.Operator != "==" && n.Operator != "!=" && n.Operator != "in" {
+	if k.row || n.Operator != "==" && n.Operator != "!=" && n.Operator != "in" {
 		return
 	}
 	field, other := toolField(n.Left), n.Right

@@ -7,7 +7,7 @@ import (
 )
 
 func (k *compiler) unary(n *ast.UnaryNode) expression {
-	e, path := k.node(n.Node), pathOf(n.Node)
+	e, path := k.node(n.Node), k.pathOf(n.Node)
 	switch n.Operator {
 	case "not", "!":
 		return func(s *state) (any, error) {
@@ -51,7 +51,7 @@ func (k *compiler) binary(n *ast.BinaryNode) expression {
 	k.names(n)
 	op := n.Operator
 	l, r := k.node(n.Left), k.node(n.Right)
-	lp, rp := pathOf(n.Left), pathOf(n.Right)
+	lp, rp := k.pathOf(n.Left), k.pathOf(n.Right)
 	if op == "??" {
 		return func(s *state) (any, error) {
 			v, err := l(s)
@@ -112,7 +112,7 @@ func (k *compiler) logical(n *ast.BinaryNode) expression {
 
 func (k *compiler) inRange(left ast.Node, r *ast.BinaryNode) expression {
 	x, from, to := k.node(left), k.node(r.Left), k.node(r.Right)
-	xp, fp, tp := pathOf(left), pathOf(r.Left), pathOf(r.Right)
+	xp, fp, tp := k.pathOf(left), k.pathOf(r.Left), k.pathOf(r.Right)
 	return func(s *state) (any, error) {
 		v, err := x(s)
 		if err != nil {
@@ -150,11 +150,14 @@ func (k *compiler) matches(n *ast.BinaryNode) expression {
 	if err != nil {
 		return k.failf(n, "the pattern behind matches: %v", err)
 	}
-	l, path := k.node(n.Left), pathOf(n.Left)
+	l, path := k.node(n.Left), k.pathOf(n.Left)
 	return func(s *state) (any, error) {
 		v, err := l(s)
 		if err != nil || v == unknown {
 			return v, err
+		}
+		if v == nil && s.row {
+			return false, nil
 		}
 		t, ok := v.(string)
 		if !ok {
