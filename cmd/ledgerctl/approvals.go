@@ -126,7 +126,7 @@ func (a *app) approvals(c *cobra.Command, args []string, st ledger.Store, f ledg
 		none = "no approvals"
 	}
 	cols := a.approvalColumns(!f.Open)
-	if a.output == formatCSV || slices.ContainsFunc(views, func(v approvalView) bool { return len(v.Chain) > 0 }) {
+	if a.further() || slices.ContainsFunc(views, func(v approvalView) bool { return len(v.Chain) > 0 }) {
 		cols = append(cols, column[approvalView]{name: "asked_by", keep: true, text: approvalView.askedBy})
 	}
 	if err := list(a, views, cols, none); err != nil {
@@ -153,7 +153,7 @@ func (a *app) approvalColumns(all bool) []column[approvalView] {
 		{name: "tenant", mixed: true, drop: 2, text: func(v approvalView) string { return v.Tenant }},
 		{name: "expires", text: func(v approvalView) string { return stamp(v.ExpiresAt) }, raw: func(v approvalView) string { return exact(v.ExpiresAt) }},
 	}
-	if all || a.output == formatCSV {
+	if all || a.further() {
 		cols = append(cols,
 			column[approvalView]{name: "state", keep: true, text: func(v approvalView) string { return string(v.State) }},
 			column[approvalView]{name: "by", text: func(v approvalView) string { return v.DecidedBy }},
