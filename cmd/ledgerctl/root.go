@@ -129,10 +129,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
 	)
 	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand(), a.sharedCommand(), a.memoryCommand(), a.pricesCommand(), a.uiCommand(), a.tokensCommand())
-	c.AddCommand(filtersHelp(), exitCodesHelp())
-	// Help names the fields of a list's rows.
-	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{if .HasAvailableLocalFlags}}", "{{with index .Annotations \"fields\"}}\n\nFields (--filter, --jq):\n  {{.}}{{end}}{{if .HasAvailableLocalFlags}}", 1))
-	return c
+	return finish(c)
 }
 
 // group is a command that only has others below it.

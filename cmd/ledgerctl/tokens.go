@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,10 +107,17 @@ sees and decides nothing else.`,
 			if err != nil {
 				return err
 			}
+			v := viewToken(t, a.now())
+			if a.dry {
+				if a.output == formatJSON {
+					return a.json(v)
+				}
+				_, err := fmt.Fprintf(a.out, "dry run: a token of %s (%s), good until %s, would be added to %s\n", v.Name, v.scopes(), stamp(t.Expires), path)
+				return err
+			}
 			if err := access.Add(path, t); err != nil {
 				return err
 			}
-			v := viewToken(t, a.now())
 			if a.output == formatJSON {
 				v.Token = text
 				return a.json(v)
@@ -127,6 +135,7 @@ sees and decides nothing else.`,
 	fs.StringVar(&g.Owner, "owner", "", "all it sees within the tenant; default every owner")
 	fs.DurationVar(&g.Life, "for", access.DefaultLife, fmt.Sprintf("how long it is good, %s at most", access.MaxLife))
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changesItself(c)
 	_ = c.RegisterFlagCompletionFunc("scopes", cobra.FixedCompletions([]string{"read", "approve", "resolve"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -158,7 +167,7 @@ func (a *app) tokensList() *cobra.Command {
 		},
 	}
 	tokensFile(c, &path)
-	a.outputFlag(c, listFormats...)
+	listFlags[tokenView](a, c)
 	return c
 }
 
@@ -205,7 +214,12 @@ its id by its hash: printf %s TOKEN | sha256sum | cut -c1-12`,
 			if strings.HasPrefix(args[0], access.Prefix) {
 				return usagef("that is a token, and is in your shell's history now: revoke it by its id (ledgerctl tokens list)")
 			}
-			ended, err := access.Revoke(path, args[0], a.now())
+			revoke := access.Revoke
+			verb := "revoked"
+			if a.dry {
+				revoke, verb = wouldRevoke, "dry run: would revoke"
+			}
+			ended, err := revoke(path, args[0], a.now())
 			if errors.Is(err, access.ErrNoToken) {
 				return fmt.Errorf("%w (ledgerctl tokens list)", err)
 			}
@@ -220,12 +234,30 @@ its id by its hash: printf %s TOKEN | sha256sum | cut -c1-12`,
 				return a.json(views)
 			}
 			for _, v := range views {
-				fmt.Fprintf(a.out, "revoked %s of %s (%s)\n", v.ID, v.Name, v.scopes())
+				fmt.Fprintf(a.out, "%s %s of %s (%s)\n", verb, v.ID, v.Name, v.scopes())
 			}
 			return nil
 		},
 	}
 	tokensFile(c, &path)
 	a.outputFlag(c, formatTable, formatJSON)
+	a.changesItself(c)
 	return c
+}
+
+// wouldRevoke is what access.Revoke would end.
+func wouldRevoke(path, which string, _ time.Time) ([]access.Token, error) {
+	f, err := access.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	all, err := f.Tokens()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(t access.Token) bool { return t.ID() != which && t.Name != which || !t.Revoked.IsZero() })
+	if len(all) == 0 {
+		return nil, fmt.Errorf("revoke %q: %w", which, access.ErrNoToken)
+	}
+	return all, nil
 }

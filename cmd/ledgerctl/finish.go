@@ -1,0 +1,16 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// finish gives the root what every command gets, once all are there.
+func finish(c *cobra.Command) *cobra.Command {
+	c.AddCommand(filtersHelp(), exitCodesHelp())
+	// Help names the fields of a list's rows.
+	const before = "{{if .HasAvailableLocalFlags}}"
+	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), before, "{{with index .Annotations \"fields\"}}\n\nFields (--filter, --jq):\n  {{.}}{{end}}"+before, 1))
+	return c
+}
