@@ -178,7 +178,7 @@ var modules = map[string]string{
 	"gopkg.in/yaml.v3":                         "internal/strictyaml agents internal/arch cmd/...",
 	"github.com/robfig/cron/v3":                "ledger",        // the parser; see docs/decisions/0007
 	"github.com/rogpeppe/go-internal/diff":     "cmd/ledgerctl", // of two versions of an artifact
-	"github.com/itchyny/gojq":                  "cmd/ledgerctl", // --jq; see docs/decisions/0039
+	"github.com/itchyny/gojq":                  "cmd/ledgerctl", // --jq; see docs/decisions/0040
 	"github.com/spf13/cobra":                   "cmd/...",
 	"github.com/spf13/pflag":                   "cmd/...", // cobra's own flags
 	"code.dny.dev/ssrf":                        "tools/netguard",
