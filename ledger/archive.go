@@ -204,6 +204,16 @@ type Projected struct {
 	Events, Duplicates, SetAside, Quarantined, Folded int
 }
 
+// Watched is long work that tells how far it has come: done is called with the number
+// of events that are done, now and then, by the goroutine that does them. Safe for
+// concurrent use.
+type Watched interface {
+	// VerifyWatched is [Verifier]'s Verify.
+	VerifyWatched(ctx context.Context, run events.RunID, done func(events int64), f func(Finding) error) (VerifyReport, error)
+	// RebuildWatched is [Projection]'s Rebuild.
+	RebuildWatched(ctx context.Context, run events.RunID, done func(events int64)) error
+}
+
 // Store is a ledger database: every contract over one set of tables.
 type Store interface {
 	Runs
@@ -227,6 +237,8 @@ type Store interface {
 	ToolUses
 	Projection
 	Verifier
+	Watched
+	Exports
 	Rollbacks
 	Reconciliation
 	Watchdog

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/daybookhq/daybook/ledger/export"
 )
 
 // writeJSON writes one JSON value and a line break; empty indent is one line. On a
@@ -219,7 +221,7 @@ func writeRecord(out io.Writer, ms []member, head bool) error {
 	w := csv.NewWriter(out)
 	names, values := make([]string, len(ms)), make([]string, len(ms))
 	for i, m := range ms {
-		names[i], values[i] = m.name, inert(m.text())
+		names[i], values[i] = m.name, export.Inert(m.text())
 	}
 	if head {
 		_ = w.Write(names) // the writer keeps its error for Error

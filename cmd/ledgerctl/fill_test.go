@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/ledger/postgres"
 	"github.com/daybookhq/daybook/ledger/sqlite"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
 	"github.com/daybookhq/daybook/redact"
@@ -34,6 +35,15 @@ type filler struct {
 	bind func(*events.RunStarted)
 	path string // of the database
 	err  error  // the first thing that went wrong
+	// tick brings the database's clock to now; nil = it is now by itself.
+	tick func() error
+}
+
+// sync is called before the database looks at its clock.
+func (f *filler) sync() {
+	if f.tick != nil {
+		f.check(f.tick())
+	}
 }
 
 func (f *filler) check(err error) {
@@ -70,6 +80,7 @@ func (f *filler) submit(s ledger.Submission) ledger.Run {
 	if s.Queue == "" {
 		s.Queue = "default"
 	}
+	f.sync()
 	s.Input, s.InputMAC = f.json(map[string]string{"ask": "refund order 7"}), []byte("mac")
 	r, _, err := f.st.Submit(f.ctx, s)
 	f.check(err)
@@ -78,6 +89,7 @@ func (f *filler) submit(s ledger.Submission) ledger.Run {
 
 // take claims a run that must be the only one to have.
 func (f *filler) take(r ledger.Run, worker string, ttl time.Duration) *holder {
+	f.sync()
 	h := &holder{f: f, run: r, seen: map[events.ID]bool{}}
 	cs, err := f.st.Claim(f.ctx, ledger.ClaimRequest{Worker: worker, Queues: []string{r.Queue}, TTL: ttl})
 	f.check(err)
@@ -182,6 +194,7 @@ func (h *holder) begin(call events.CallID, order int, timeout time.Duration) led
 }
 
 func (h *holder) beginAs(in ledger.Intent) ledger.Verdict {
+	h.f.sync()
 	v, err := h.f.st.Begin(h.f.ctx, h.lease, h.prefix, in)
 	h.done(err)
 	if v.Fact != nil {
@@ -192,6 +205,7 @@ func (h *holder) beginAs(in ledger.Intent) ledger.Verdict {
 
 func (h *holder) end(o ledger.Outcome) {
 	h.f.now = h.f.now.Add(2 * time.Second)
+	h.f.sync()
 	set, err := h.f.st.End(h.f.ctx, h.lease, h.prefix, o)
 	h.done(err)
 	if set.Fact != nil {
@@ -200,6 +214,7 @@ func (h *holder) end(o ledger.Outcome) {
 }
 
 func (h *holder) flush() {
+	h.f.sync()
 	fs, err := h.f.st.Flush(h.f.ctx, h.lease, h.prefix)
 	h.done(err)
 	h.absorb(fs...)
@@ -207,11 +222,13 @@ func (h *holder) flush() {
 
 func (h *holder) park(p ledger.Parking) {
 	h.note(events.RunParked{Reason: p.Reason, Detail: p.Detail, OpKey: p.OpKey})
+	h.f.sync()
 	h.done(h.f.st.Park(h.f.ctx, h.lease, h.prefix, p))
 }
 
 func (h *holder) finish(p events.Payload, e ledger.Ending) {
 	h.note(p)
+	h.f.sync()
 	h.done(h.f.st.Finish(h.f.ctx, h.lease, h.prefix, e))
 }
 
@@ -229,11 +246,36 @@ func fillWith(dir string, cfg sqlstore.Config, write func(*filler)) (err error) 
 	if err != nil {
 		return err
 	}
-	_, err = f.st.Migrate(f.ctx)
+	return f.run(write)
+}
+
+// fillPostgres makes a ledger in an empty PostgreSQL database. Its ids are those of
+// the other, its moments near to them.
+func fillPostgres(dsn string, write func(*filler)) (err error) {
+	f := &filler{ctx: context.Background(), seal: redact.New(redact.Config{}), now: began}
+	f.ids = events.NewIDs(func() time.Time { return f.now }, rand.NewChaCha8([32]byte{7}))
+	f.st, err = postgres.Open(f.ctx, postgres.Config{DSN: dsn, Store: sqlstore.Config{Redactor: f.seal, IDs: f.ids}})
+	if err != nil {
+		return err
+	}
+	f.tick = func() error {
+		return f.st.DB().Write(f.ctx, func(ctx context.Context, tx sqlstore.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO clock_offset (amount) VALUES ($1::timestamptz - clock_timestamp())
+				ON CONFLICT (one) DO UPDATE SET amount = greatest(clock_offset.amount, excluded.amount)`, f.now)
+			return err
+		})
+	}
+	return f.run(write)
+}
+
+// run migrates, writes, folds what was written and closes the ledger.
+func (f *filler) run(write func(*filler)) error {
+	_, err := f.st.Migrate(f.ctx)
 	f.check(err)
 	write(f)
 	// What barriers wrote is folded as the projector does it.
 	f.now = f.now.Add(time.Minute)
+	f.sync()
 	for {
 		n, err := f.st.FoldBehind(f.ctx, 0, 100)
 		f.check(err)

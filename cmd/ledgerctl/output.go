@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/ledger/export"
 )
 
 // Output formats. A command writes some of them itself; outputFlag makes the others
@@ -294,23 +295,12 @@ func writeCSV[T any](a *app, rows []T, cols []column[T]) error {
 			if c.raw != nil {
 				text = c.raw
 			}
-			record[i] = inert(text(r))
+			record[i] = export.Inert(text(r))
 		}
 		_ = w.Write(record)
 	}
 	w.Flush()
 	return w.Error()
-}
-
-// inert keeps a spreadsheet from running a text as a formula.
-func inert(s string) string {
-	if s == "" || !strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return s
-	}
-	if _, err := strconv.ParseFloat(s, 64); err == nil {
-		return s
-	}
-	return "'" + s
 }
 
 // marshal makes JSON of a view.

@@ -31,12 +31,13 @@ var notReading = map[string]string{
 	"ledgerctl artifacts diff":   "a text",
 	"ledgerctl runs prompt":      "a text",
 	"ledgerctl man":              "files",
+	"ledgerctl export":           "formats of its own",
 	"ledgerctl ui":               "a server",
 }
 
 // reading are commands that change nothing in the ledger. Every command is either
 // here or changes state, so that a new one has to say which.
-var reading = strings.Fields(`approvals artifacts/list artifacts/show artifacts/diff budgets calls/list calls/show calls/sources costs handoffs indoubt
+var reading = strings.Fields(`approvals artifacts/list artifacts/show artifacts/diff budgets calls/list calls/show calls/sources costs export handoffs indoubt
 	memory/list memory/show memory/log prices/list prices/show queues/list queues/acts rehearse runs/list runs/show runs/tail runs/trace runs/dead
 	schedules/list schedules/next schedules/acts shared/list shared/show shared/log stuck tokens/list tools/list tools/used ui verify version why man`)
 

@@ -44,6 +44,7 @@ the record is lost, but what is folded is dropped first: at a terminal it asks.`
 	}
 	c.Flags().BoolVar(&only, "archive-only", false, "does not read the journal")
 	a.journalFlag(c)
+	a.progressFlag(c)
 	a.outputFlag(c, showFormats...)
 	a.changesItself(c)
 	return c
@@ -70,16 +71,30 @@ func (a *app) rebuild(ctx context.Context, st ledger.Store, journal events.Reade
 		return a.wouldRebuild(ctx, st, journal, run)
 	}
 	if journal != nil {
-		up, err := ledger.TopUp(ctx, st, journal, run)
+		read, err := a.countMessages(ctx, "reading the journal", journal)
+		if err != nil {
+			return err
+		}
+		up, err := ledger.TopUp(ctx, st, read, run)
+		read.p.Stop()
 		if err != nil {
 			return err
 		}
 		v.Messages, v.Added = up.Messages, up.Events
 	}
-	if err := st.Rebuild(ctx, run); err != nil {
+	size, err := st.ExportSize(ctx, ledger.ExportFilter{Run: run})
+	if err != nil {
 		return err
 	}
-	report, err := st.Verify(ctx, run, func(ledger.Finding) error { return nil })
+	p := a.startProgress(ctx, "rebuilding", "events", size.Events)
+	err = st.RebuildWatched(ctx, run, p.Set)
+	p.Stop()
+	if err != nil {
+		return err
+	}
+	p = a.startProgress(ctx, "verifying", "events", size.Events)
+	report, err := st.VerifyWatched(ctx, run, p.Set, func(ledger.Finding) error { return nil })
+	p.Stop()
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,15 @@ put back; 2 wrong usage.`,
 				if err != nil {
 					return err
 				}
-				r, err := ledger.Reconcile(ctx, st, journal, a.dry)
+				read, err := a.countMessages(ctx, "reading the journal", journal)
+				if err != nil {
+					return err
+				}
+				if !a.dry {
+					read.p.Total(2 * read.p.total.Load()) // once to find what is missing, once to put it back
+				}
+				r, err := ledger.Reconcile(ctx, st, read, a.dry)
+				read.p.Stop()
 				if err != nil {
 					return err
 				}
@@ -89,6 +97,7 @@ put back; 2 wrong usage.`,
 	c.Flags().BoolVar(&acts, "acts", false, "lists who reconciled it, latest first")
 	f.person(c)
 	a.journalFlag(c)
+	a.progressFlag(c)
 	a.outputFlag(c, showFormats...)
 	a.changesItself(c)
 	return c

@@ -30,12 +30,14 @@ type app struct {
 	color    string
 	ask      func() string  // reads an answer; nil = nobody is there to ask
 	cmd      *cobra.Command // that runs
-	in       io.Reader
-	out, err io.Writer
-	term     terminal // of out
-	now      func() time.Time
-	caller   func() string  // who runs the command
-	flags    *pflag.FlagSet // the persistent ones, as given
+	// progressKind says how progress is shown; empty, of a command without it, is none.
+	progressKind string
+	in           io.Reader
+	out, err     io.Writer
+	term         terminal // of out
+	now          func() time.Time
+	caller       func() string  // who runs the command
+	flags        *pflag.FlagSet // the persistent ones, as given
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, now func() time.Time) *app {
@@ -126,7 +128,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 		a.runsCommand(), a.callsCommand(), a.artifactsCommand(), a.costsCommand(), a.whyCommand(),
 		a.indoubtCommand(), a.resolveCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.toolsCommand(), a.cancelCommand(), a.forkCommand(), a.rehearseCommand(), a.pauseCommand(), a.resumeCommand(), a.queuesCommand(), a.schedulesCommand(), a.budgetsCommand(), a.eraseCommand(),
 		a.stuckCommand(), a.reconcileCommand(), a.rebuildCommand(),
-		a.verifyCommand(), a.migrateCommand(), a.versionCommand(),
+		a.verifyCommand(), a.exportCommand(), a.migrateCommand(), a.versionCommand(),
 	)
 	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand(), a.sharedCommand(), a.memoryCommand(), a.pricesCommand(), a.uiCommand(), a.tokensCommand())
 	return finish(c)

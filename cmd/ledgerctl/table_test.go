@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger/export"
 )
 
 func TestTableFitsTheTerminal(t *testing.T) {
@@ -78,8 +79,8 @@ func TestClean(t *testing.T) {
 
 func TestInert(t *testing.T) {
 	for in, want := range map[string]string{"=1+1": "'=1+1", "-1.5": "-1.5", "@x": "'@x", "x=1": "x=1", "": ""} {
-		if got := inert(in); got != want {
-			t.Errorf("inert(%q) = %q, want %q", in, got, want)
+		if got := export.Inert(in); got != want {
+			t.Errorf("Inert(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"sync"
-	"sync/atomic"
-	"time"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +30,8 @@ type verdictView struct {
 }
 
 func (a *app) verifyCommand() *cobra.Command {
+	var exported, sum string
+	var against bool
 	c := &cobra.Command{
 		Use:   "verify [RUN]",
 		Short: "Proves that the record is whole, or names what is missing or changed",
@@ -44,9 +43,16 @@ The chain proves that nothing in it was changed, removed, moved or added. That t
 of a run still going on was not cut off, or the whole replaced, only a checkpoint kept
 elsewhere could prove; signed checkpoints are not built yet.
 
+With --export it checks what ledgerctl export wrote, and needs no ledger: each file against
+the manifest, each event against its hash and the one before it, each run against its last
+event, and calls against what the events fold to. --sha256 is the hash that export printed:
+without it, or --against-ledger, an export of which all was made anew is not seen.
+
 Exit codes: 0 whole, 3 tampered, 4 incomplete, 1 could not be checked, 2 wrong usage.`,
 		Example: `  ledgerctl verify
-  ledgerctl verify 7W6X5Y -o json`,
+  ledgerctl verify 7W6X5Y -o json
+  ledgerctl verify --export audit-2026-11 --sha256 41bb…
+  ledgerctl verify --export audit-2026-11 --against-ledger --postgres URL`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -55,9 +61,21 @@ Exit codes: 0 whole, 3 tampered, 4 incomplete, 1 could not be checked, 2 wrong u
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
+			switch {
+			case exported != "" && len(args) > 0:
+				return usagef("verify takes a RUN or --export, not both")
+			case exported == "" && (sum != "" || against):
+				return usagef("--sha256 and --against-ledger are of --export")
+			case exported != "":
+				return a.verifyExport(ctx, exported, sum, against)
+			}
 			return a.withLedger(ctx, func(st ledger.Store) error { return a.verify(ctx, st, args) })
 		},
 	}
+	c.Flags().StringVar(&exported, "export", "", "checks this export instead of the ledger")
+	c.Flags().StringVar(&sum, "sha256", "", "with --export: the hash of its manifest, as export printed it")
+	c.Flags().BoolVar(&against, "against-ledger", false, "with --export: also whether the ledger has the last event of each run")
+	a.progressFlag(c)
 	a.outputFlag(c, showFormats...)
 	return c
 }
@@ -71,21 +89,21 @@ func (a *app) verify(ctx context.Context, st ledger.Store, args []string) error 
 		}
 	}
 	var all []findingView
-	var found atomic.Int64
-	hide, stop := a.progress(func(d time.Duration) string {
-		return fmt.Sprintf("verifying for %s, %s", span(d), plural(found.Load(), "finding"))
-	})
-	report, err := st.Verify(ctx, run, func(f ledger.Finding) error {
-		found.Add(1)
+	size, err := st.ExportSize(ctx, ledger.ExportFilter{Run: run})
+	if err != nil {
+		return err
+	}
+	p := a.startProgress(ctx, "verifying", "events", size.Events)
+	defer p.Stop()
+	report, err := st.VerifyWatched(ctx, run, p.Set, func(f ledger.Finding) error {
 		v := findingView{f.Kind, f.Run, f.Seq, f.Text}
 		if a.output == formatJSON {
 			all = append(all, v)
 			return nil
 		}
-		hide()
-		return a.printFinding(v)
+		return p.Above(a.out, func(w io.Writer) error { return a.printFinding(w, v) })
 	})
-	stop()
+	p.Stop()
 	if errors.Is(err, ledger.ErrNotFound) || err == nil && !run.IsZero() && report.Runs == 0 {
 		return notThere(a.command("runs", "list"), "no run %s in this ledger: %s shows the newest", run, a.command("runs", "list"))
 	}
@@ -95,7 +113,7 @@ func (a *app) verify(ctx context.Context, st ledger.Store, args []string) error 
 	return a.printVerdict(report, all)
 }
 
-func (a *app) printFinding(v findingView) error {
+func (a *app) printFinding(w io.Writer, v findingView) error {
 	if a.output == formatJSONL {
 		return a.jsonLine(v)
 	}
@@ -106,7 +124,7 @@ func (a *app) printFinding(v findingView) error {
 	if v.Seq > 0 {
 		place += fmt.Sprintf(" seq %d", v.Seq)
 	}
-	_, err := fmt.Fprintf(a.out, "%s  %s: %s\n", a.term.paint(fmt.Sprintf("%-10s", v.Kind), stateStyle(string(v.Kind))), place, clean(v.Text))
+	_, err := fmt.Fprintf(w, "%s  %s: %s\n", a.term.paint(fmt.Sprintf("%-10s", v.Kind), stateStyle(string(v.Kind))), place, clean(v.Text))
 	return err
 }
 
@@ -141,42 +159,4 @@ func (a *app) printVerdict(r ledger.VerifyReport, all []findingView) error {
 		_, err = fmt.Fprintf(a.out, "%s: %s, %s, %d set aside, %s\n", a.term.paint(v.Verdict, st), plural(v.Runs, "run"), plural(v.Events, "event"), v.SetAside, plural(v.Pending, "pending fact"))
 	}
 	return errors.Join(err, verdict)
-}
-
-// progress keeps a line on stderr up to date if that is a terminal. hide takes
-// it away before something else is written; stop ends it and waits until it is gone.
-func (a *app) progress(line func(time.Duration) string) (hide, stop func()) {
-	f, ok := a.err.(*os.File)
-	if !ok || terminalOf(f).width == 0 {
-		return func() {}, func() {}
-	}
-	const clearLine = "\r\x1b[K"
-	var mu sync.Mutex
-	shown := false
-	hide = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if shown {
-			fmt.Fprint(f, clearLine)
-		}
-		shown = false
-	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for start := time.Now(); ; {
-			select {
-			case <-tick.C:
-				mu.Lock()
-				fmt.Fprint(f, clearLine, line(time.Since(start)))
-				shown = true
-				mu.Unlock()
-			case <-done:
-				return
-			}
-		}
-	})
-	return hide, func() { close(done); wg.Wait(); hide() }
 }

@@ -82,6 +82,7 @@ var packages = map[string]string{
 	"ledger/sqlstore":   "ledger events redact internal/canonical internal/fault internal/bug internal/telemetry",
 	"ledger/postgres":   "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/sqlite":     "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
+	"ledger/export":     "ledger events redact", // see docs/decisions/0041
 	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
 	// The page reads the record as whoever embeds it hands it over; it knows no runtime
@@ -131,7 +132,7 @@ var packages = map[string]string{
 	"examples/...":                 "examples/... runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
 }
 
-const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/ui/... ledger/sqlstore ledger/postgres ledger/sqlite " +
+const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/export ledger/ui/... ledger/sqlstore ledger/postgres ledger/sqlite " +
 	"events events/memory events/jetstream redact migrations " +
 	"internal/canonical internal/telemetry internal/trace internal/embedded internal/fault internal/strictyaml internal/torture"
 
@@ -180,7 +181,8 @@ var modules = map[string]string{
 	"github.com/rogpeppe/go-internal/diff":     "cmd/ledgerctl", // of two versions of an artifact
 	"github.com/itchyny/gojq":                  "cmd/ledgerctl", // --jq; see docs/decisions/0040
 	"github.com/spf13/cobra":                   "cmd/...",
-	"github.com/spf13/pflag":                   "cmd/...", // cobra's own flags
+	"github.com/vbauerster/mpb/v8":             "cmd/ledgerctl", // bars of progress on a terminal
+	"github.com/spf13/pflag":                   "cmd/...",       // cobra's own flags
 	"code.dny.dev/ssrf":                        "tools/netguard",
 	"mvdan.cc/sh/v3":                           "tools/command", // the reader of commands; see docs/decisions/0018
 	"golang.org/x/mod":                         "ledger",

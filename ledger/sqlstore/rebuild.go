@@ -13,8 +13,15 @@ import (
 // as far as one transaction goes, then further in parts; the feed keeps its
 // position. Reads meanwhile see a run folded less far, never wrongly.
 func (s *Store) Rebuild(ctx context.Context, run events.RunID) error {
+	return s.RebuildWatched(ctx, run, func(int64) {})
+}
+
+// RebuildWatched implements ledger.Watched.
+func (s *Store) RebuildWatched(ctx context.Context, run events.RunID, done func(events int64)) error {
+	var sum int64
+	folded := func(n int) { sum += int64(n); done(sum) }
 	if !run.IsZero() {
-		return s.rebuild(ctx, run)
+		return s.rebuild(ctx, run, folded)
 	}
 	for after := (events.RunID{}); ; {
 		runs, err := s.foldedRuns(ctx, after)
@@ -22,7 +29,7 @@ func (s *Store) Rebuild(ctx context.Context, run events.RunID) error {
 			return err
 		}
 		for _, r := range runs {
-			if err := s.rebuild(ctx, r); err != nil {
+			if err := s.rebuild(ctx, r, folded); err != nil {
 				return err
 			}
 		}
@@ -57,7 +64,7 @@ func scanRuns(rows Rows, err error) ([]events.RunID, error) {
 	return runs, rows.Err()
 }
 
-func (s *Store) rebuild(ctx context.Context, run events.RunID) error {
+func (s *Store) rebuild(ctx context.Context, run events.RunID, folded func(events int)) error {
 	err := s.db.Write(ctx, func(ctx context.Context, tx Tx) error {
 		if _, err := lockFold(ctx, tx, run); err != nil {
 			return err
@@ -77,6 +84,7 @@ func (s *Store) rebuild(ctx context.Context, run events.RunID) error {
 	for err == nil {
 		var n int
 		n, err = s.foldRuns(ctx, []events.RunID{run})
+		folded(n)
 		if n == 0 {
 			break
 		}

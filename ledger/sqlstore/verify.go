@@ -15,9 +15,14 @@ const verifyPage = 500
 // Verify implements ledger.Verifier. Each run is read in one snapshot, so that
 // what goes on meanwhile is no fault.
 func (s *Store) Verify(ctx context.Context, run events.RunID, f func(ledger.Finding) error) (ledger.VerifyReport, error) {
+	return s.VerifyWatched(ctx, run, func(int64) {}, f)
+}
+
+// VerifyWatched implements ledger.Watched.
+func (s *Store) VerifyWatched(ctx context.Context, run events.RunID, done func(events int64), f func(ledger.Finding) error) (ledger.VerifyReport, error) {
 	var sum ledger.VerifyReport
 	if !run.IsZero() {
-		r, seen, err := s.verifyRun(ctx, run, f)
+		r, seen, err := s.verifyRun(ctx, run, done, f)
 		if err == nil && !seen {
 			err = fmt.Errorf("verify run %s: %w", run, ledger.ErrNotFound)
 		}
@@ -28,7 +33,8 @@ func (s *Store) Verify(ctx context.Context, run events.RunID, f func(ledger.Find
 		if err != nil || !ok {
 			return sum, err
 		}
-		r, _, err := s.verifyRun(ctx, next, f)
+		before := sum.Events
+		r, _, err := s.verifyRun(ctx, next, func(n int64) { done(before + n) }, f)
 		sum.Runs += r.Runs
 		sum.Events += r.Events
 		sum.SetAside += r.SetAside
@@ -68,6 +74,7 @@ type runVerification struct {
 	tx     Tx
 	run    events.RunID
 	report ledger.VerifyReport
+	done   func(events int64)
 	found  func(ledger.Finding) error
 	check  *ledger.RunCheck
 
@@ -76,11 +83,11 @@ type runVerification struct {
 	folding     bool // every event up to now could be folded
 }
 
-func (s *Store) verifyRun(ctx context.Context, run events.RunID, f func(ledger.Finding) error) (report ledger.VerifyReport, seen bool, err error) {
+func (s *Store) verifyRun(ctx context.Context, run events.RunID, done func(events int64), f func(ledger.Finding) error) (report ledger.VerifyReport, seen bool, err error) {
 	var findings []ledger.Finding // of this attempt; handed on outside of the transaction
 	err = s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
 		findings = nil
-		v := &runVerification{tx: tx, run: run, folding: true, fold: ledger.NewFold(run)}
+		v := &runVerification{tx: tx, run: run, done: done, folding: true, fold: ledger.NewFold(run)}
 		v.found = func(x ledger.Finding) error {
 			switch x.Kind {
 			case ledger.Tampered:
@@ -234,6 +241,7 @@ func (v *runVerification) events(ctx context.Context) error {
 				}
 			}
 		}
+		v.done(v.report.Events)
 		if err := v.rows(ctx, after+1, out); err != nil {
 			return err
 		}
