@@ -109,6 +109,11 @@ type ToolBinding struct {
 	Effect   string `json:"effect"`
 	Recovery string `json:"recovery"`
 	Scope    string `json:"scope,omitempty"`
+	// Trust says who can write what comes back, own, external or unknown, and Pinned that
+	// the tool is always shown. Trust is empty, and neither counts, in what releases
+	// before these were recorded have left.
+	Trust  string `json:"trust,omitempty"`
+	Pinned bool   `json:"pinned,omitempty"`
 	// Agent is set for a tool that is another agent: a call of it is a child run.
 	Agent string `json:"agent,omitempty"`
 	// Budget is what one such call may spend; nil = what the agents' own budgets allow.

@@ -152,26 +152,51 @@ func (s *session) forkOrigin() *events.Fork {
 	return &events.Fork{Run: run, Seq: seq, Hash: hash, Effects: string(s.run.ForkEffects)}
 }
 
-// stricter binds a fork to the tools of today, and to the effect that the run it
-// comes from took them to have where that is stricter: what was begun there
-// under the protocol is asked for under the protocol here.
-func stricter(now []events.ToolBinding, before *events.RunStarted) []events.ToolBinding {
-	if before == nil {
-		return now
+// boundBefore is what the runs were bound to that this one goes on from: a fork's
+// origin, and the attempt before this one, which was bound to those before it. This run
+// is bound to no less.
+func (s *session) boundBefore(ctx context.Context) (before []*events.RunStarted, err error) {
+	if origin := s.hist.InheritedStart(); origin != nil {
+		before = append(before, origin)
 	}
-	rank := map[string]int{string(tools.Readonly): 1, string(tools.Idempotent): 2}
-	strictness := func(effect string) int {
-		if n := rank[effect]; n > 0 {
-			return n
+	if s.run.RetryOf.IsZero() {
+		return before, nil
+	}
+	var last *events.RunStarted
+	err = s.retry(ctx, "read the attempt before", func() error {
+		err := s.w.cfg.Ledger.Events(ctx, s.run.RetryOf, 1, func(e events.Sealed) error {
+			d, err := e.Decode()
+			if err != nil {
+				return fmt.Errorf("%w: %w", errUnworkable, err)
+			}
+			if started, ok := d.Data.(events.RunStarted); ok {
+				last = &started
+				return errEnough
+			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			err = nil
 		}
-		return 3 // unknown is not safe
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what run %s, the attempt before, was bound to: %w", s.run.RetryOf, err)
 	}
+	if last != nil { // else it ended before it was bound to anything, or retention has dropped it
+		before = append(before, last)
+	}
+	return before, nil
+}
+
+// stricter binds a fork, or a further attempt, to the tools of today, and to what the
+// run it comes from took them to be where that is stricter: what was begun there under
+// the protocol is asked for under the protocol here, and rules see no more trust.
+func stricter(now []events.ToolBinding, before *events.RunStarted) []events.ToolBinding {
 	for i := range now {
 		for _, b := range before.Tools {
-			if b.Name == now[i].Name && strictness(b.Effect) > strictness(now[i].Effect) {
-				now[i].Effect = b.Effect
-			}
 			if b.Name == now[i].Name {
+				now[i] = tools.StricterBinding(now[i], b)
 				now[i].Budget = least(now[i].Budget, b.Budget)
 			}
 		}

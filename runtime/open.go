@@ -133,14 +133,18 @@ func (s *session) bind(ctx context.Context) error {
 		if err != nil {
 			return s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: kind, Message: err.Error()}})
 		}
-		var bound *events.Policy
-		if origin := s.hist.InheritedStart(); origin != nil {
-			bound = origin.Policy // a fork is bound to no less than what it goes on from
+		before, err := s.boundBefore(ctx)
+		if err != nil {
+			return err
 		}
-		if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, bound, s.parentPolicy()); err != nil {
+		var bounds []*events.Policy
+		for _, b := range before {
+			bounds = append(bounds, b.Policy)
+		}
+		if s.policy, err = policyOf(&s.agent, s.disp, s.w.cfg.Policy, append(bounds, s.parentPolicy())...); err != nil {
 			return fmt.Errorf("%w: %w", err, errUnworkable)
 		}
-		return s.recordStarted(ctx, a, in, hash, chain, role)
+		return s.recordStarted(ctx, a, in, hash, chain, role, before)
 	}
 	s.agent = s.w.agents[started.Agent]
 	s.agent.Name, s.agent.Model, s.agent.Loop, s.agent.LoopOptions = started.Agent, started.Model, started.Loop, started.LoopOptions
@@ -178,7 +182,7 @@ func (s *session) bind(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) recordStarted(ctx context.Context, a agents.Agent, in asked, hash events.Hash, chain []string, role string) error {
+func (s *session) recordStarted(ctx context.Context, a agents.Agent, in asked, hash events.Hash, chain []string, role string, before []*events.RunStarted) error {
 	l, needs, err := s.w.checkLoop(a.Loop, a.LoopOptions)
 	if err != nil {
 		return err
@@ -199,11 +203,15 @@ func (s *session) recordStarted(ctx context.Context, a agents.Agent, in asked, h
 	if err != nil {
 		return err
 	}
+	bindings := bindTeam(&a, s.disp.Bindings())
+	for _, b := range before {
+		bindings = stricter(bindings, b)
+	}
 	s.openLoop(l)
 	return s.Record(ctx, events.RunStarted{
 		Worker: s.w.cfg.Name, Agent: a.Name, AgentHash: hash, PromptHash: prompt, Model: chain[0], Chain: several(chain), ModelRole: role, Thinking: a.Thinking, OutputHash: output,
 		Loop: l.Name(), LoopVersion: l.Version(), LoopOptions: a.LoopOptions, Validators: needs.Validators,
-		Tools: stricter(bindTeam(&a, s.disp.Bindings()), s.hist.InheritedStart()), Limits: a.Limits, Select: a.Select,
+		Tools: bindings, Limits: a.Limits, Select: a.Select,
 		Policy: s.policy.event(), PromptLayers: layers, Skills: skills, Compaction: s.w.compaction(a, chain),
 		CallValidator: a.Validate, Middleware: a.Middleware,
 	})

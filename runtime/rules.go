@@ -65,13 +65,50 @@ func (s *session) ruling() func(*tools.Definition, tools.Effect, tools.Call) too
 		return nil
 	}
 	return func(def *tools.Definition, effect tools.Effect, c tools.Call) tools.Ruling {
-		d := s.policy.rules.Decide(s.facts(def, effect, c))
+		f := s.facts(effect, c)
+		d := rules.Decision{Then: rules.Allow}
+		for i, t := range s.ruledAs(def, effect) {
+			f.Tool = t
+			if x := s.policy.rules.Decide(f); i == 0 || rules.Stricter(d.Then, x.Then) != d.Then {
+				d = x
+			}
+		}
 		return tools.Ruling{Deny: d.Then == rules.Deny, Ask: d.Then == rules.Ask, Rule: d.By(), Text: d.Text()}
 	}
 }
 
-// facts are what is recorded of a call and its run: the same after a crash.
-func (s *session) facts(def *tools.Definition, effect tools.Effect, c tools.Call) *rules.Facts {
+// ruledAs is the tool as the rules see it. Effect and trust come as the stricter of what
+// is declared now and what the run was started with. There is no stricter kind of
+// recovery, nor a stricter pin, so the rules are asked about both, and the stricter
+// decision counts.
+func (s *session) ruledAs(def *tools.Definition, effect tools.Effect) []rules.Tool {
+	now := rules.Of(def.Name, string(effect), string(def.Recovery.Kind), string(def.Trust), def.Pinned)
+	all := []rules.Tool{now}
+	s.mu.Lock()
+	was := s.binding(def.Name)
+	s.mu.Unlock()
+	recovery, pinned := now.Recovery, now.Pinned
+	if was.Recovery != "" {
+		recovery = was.Recovery
+	}
+	if was.Trust != "" { // else it was not recorded
+		pinned = was.Pinned
+	}
+	for _, t := range []rules.Tool{
+		rules.Of(now.Name, now.Effect, recovery, now.Trust, now.Pinned),
+		rules.Of(now.Name, now.Effect, now.Recovery, now.Trust, pinned),
+		rules.Of(now.Name, now.Effect, recovery, now.Trust, pinned),
+	} {
+		if !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// facts are what is recorded of a call and its run, but for the tool: the same after a
+// crash.
+func (s *session) facts(effect tools.Effect, c tools.Call) *rules.Facts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	basis := s.hist.Basis()
@@ -81,7 +118,6 @@ func (s *session) facts(def *tools.Definition, effect tools.Effect, c tools.Call
 		external = s.hist.External()
 	}
 	f := &rules.Facts{
-		Tool:      rules.Of(def.Name, string(effect), string(def.Recovery.Kind), string(def.Trust), def.Pinned),
 		Arguments: c.Arguments,
 		Cost:      rules.Cost{Spent: basis.Spent, Unpriced: basis.Unpriced, Limit: s.policy.limit},
 		Run: rules.Run{

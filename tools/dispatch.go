@@ -72,6 +72,7 @@ func (d *Dispatcher) admit(env Env, c Call) (*entry, Call, *blockage) {
 	if e == nil {
 		return nil, c, &blockage{reason: events.BlockedUnknownTool, text: d.unknownText(c.Name, env.Offered)}
 	}
+	e = e.bound(env.Bindings)
 	if !permitted(c.Name, d.cfg.Filters) {
 		return e, c, &blockage{entry: e, reason: events.BlockedToolDenied, text: fmt.Sprintf("tool %s is not allowed here", c.Name)}
 	}

@@ -100,7 +100,8 @@ type Env struct {
 	// Offered are the tools that the model was shown, which a call of an unknown
 	// one is told; nil means all that are permitted. It decides nothing else.
 	Offered []string
-	// Bindings are those the run was started with: the stricter effect counts.
+	// Bindings are those the run was started with: the stricter effect counts, and
+	// the less trust.
 	Bindings []events.ToolBinding
 }
 

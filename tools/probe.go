@@ -23,6 +23,7 @@ func (d *Dispatcher) Probe(ctx context.Context, env Env, c Call, ref events.Effe
 	if e == nil {
 		return ProbeOutcome{}, &NameError{c.Name, ErrUnknownTool}
 	}
+	e = e.bound(env.Bindings)
 	if e.probe == nil {
 		return ProbeOutcome{}, fmt.Errorf("probe %s: the tool cannot be asked", c.Name)
 	}

@@ -110,7 +110,7 @@ func (d *Definition) Binding() events.ToolBinding {
 	c := d.clone()
 	return events.ToolBinding{
 		Name: c.Name, Hash: c.Hash(), Effect: string(c.EffectOrDestructive()),
-		Recovery: string(c.Recovery.Kind), Scope: string(c.Scope),
+		Recovery: string(c.Recovery.Kind), Scope: string(c.Scope), Trust: bindTrust(c.Trust), Pinned: c.Pinned,
 	}
 }
 
