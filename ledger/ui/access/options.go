@@ -53,6 +53,9 @@ type Options struct {
 
 // Errors of [New].
 var (
+	// ErrOptions: the options do not fit together; the text says how. The two below
+	// come with it.
+	ErrOptions = errors.New("wrong options for the page's guard")
 	// ErrExposed: without tokens, everybody on the network could read.
 	ErrExposed = errors.New("without tokens only this machine may be let in: make some with ledgerctl tokens new, or listen on 127.0.0.1")
 	// ErrPlain: tokens would cross the network in the open.
@@ -80,21 +83,21 @@ func (o Options) withDefaults() Options {
 func (o Options) check() (loopback bool, err error) {
 	host, _, err := net.SplitHostPort(o.Listen)
 	if err != nil {
-		return false, fmt.Errorf("listen on %q: %w", o.Listen, err)
+		return false, fmt.Errorf("%w: listen on %q: %w", ErrOptions, o.Listen, err)
 	}
 	loopback = isLoopbackHost(host)
 	switch {
 	case o.Tokens == "" && (!loopback || len(o.Proxies) > 0):
-		return loopback, fmt.Errorf("listen on %q: %w", o.Listen, ErrExposed)
+		return loopback, fmt.Errorf("%w: listen on %q: %w", ErrOptions, o.Listen, ErrExposed)
 	case !loopback && !o.TLS && len(o.Proxies) == 0:
-		return loopback, fmt.Errorf("listen on %q: %w", o.Listen, ErrPlain)
+		return loopback, fmt.Errorf("%w: listen on %q: %w", ErrOptions, o.Listen, ErrPlain)
 	}
 	if o.Base != "" && (!safeNext(o.Base) || strings.HasSuffix(o.Base, "/") || strings.ContainsAny(o.Base, "?#\"<>")) {
-		return loopback, fmt.Errorf("base %q: want a path such as /daybook", o.Base)
+		return loopback, fmt.Errorf("%w: base %q: want a path such as /daybook", ErrOptions, o.Base)
 	}
 	for _, h := range o.Hosts {
 		if _, ok := hostName(h); !ok || strings.ContainsAny(h, "/@ ") {
-			return loopback, fmt.Errorf("host %q: want a name without scheme, port and path", h)
+			return loopback, fmt.Errorf("%w: host %q: want a name without scheme, port and path", ErrOptions, h)
 		}
 	}
 	return loopback, nil
