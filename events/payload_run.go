@@ -70,6 +70,19 @@ type RunQueued struct {
 	Prompt json.RawMessage `json:"prompt,omitempty"`
 	// Guard is set for a child run: what its parent asks of it.
 	Guard *Guard `json:"guard,omitempty"`
+	// Session is set for a run that shares the transcript of its session.
+	Session *SessionPlace `json:"session,omitempty"`
+}
+
+// SessionPlace is a run's place among those that share the transcript of a session,
+// and what it goes on from: the events of Run up to Seq, whose hash is Hash. They stay
+// where they are. The zero Run = nothing: it is the first, or had not begun when it was
+// cancelled.
+type SessionPlace struct {
+	Place uint64 `json:"place"` // from 1
+	Run   RunID  `json:"run,omitzero"`
+	Seq   uint64 `json:"seq,omitempty"`
+	Hash  Hash   `json:"hash,omitzero"`
 }
 
 // Guard is what goes down from a run to the runs that work for it, so that nothing is

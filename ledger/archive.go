@@ -246,6 +246,8 @@ type Store interface {
 	Maintenance
 	Unreadables
 	Relations
+	Sessions
+	Snapshots
 	// Migrate brings the schema to this build's version and says what it applied.
 	Migrate(ctx context.Context) ([]string, error)
 	// Check returns [ErrSchema] if the schema does not fit, [ErrUnavailable] if it cannot be asked.

@@ -29,6 +29,10 @@ var (
 	ErrFactsPending = errors.New("facts pending: append them and decide again")
 	// ErrClientKeyConflict: the client key was used with another input.
 	ErrClientKeyConflict = errors.New("client key was used before with another input: use a new key or send the same input")
+	// ErrSessionOwner: the session is another owner's.
+	ErrSessionOwner = errors.New("the session is another owner's: submit the run for its owner, or begin a session of its own")
+	// ErrSessionErased: the session's owner was erased.
+	ErrSessionErased = errors.New("the session's owner was erased, so nobody continues it: begin another one")
 	// ErrInvalidSchedule: it could never fire as it is; the text says what to write.
 	ErrInvalidSchedule = errors.New("invalid schedule")
 	// ErrNoSuchEvent: the archive has no unbroken history of the run up to that event.

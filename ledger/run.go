@@ -45,7 +45,12 @@ type Submission struct {
 	InputMAC  []byte
 	Owner     string
 	SessionID string
-	Parent    events.RunID
+	// Continue has the run share the transcript of SessionID: it waits for the runs
+	// that were submitted to it before, and goes on from the last that has ended.
+	// False = SessionID is the scope of effects and memory, and no more. Errors of
+	// Submit: [ErrSessionOwner], [ErrSessionErased].
+	Continue bool
+	Parent   events.RunID
 	// Root is the head of the lineage; zero means the run itself.
 	Root     events.RunID
 	Requires []string
@@ -121,6 +126,13 @@ type Run struct {
 	Guard json.RawMessage
 	// Prompt is what the submission says about the run's prompt; nil = nothing.
 	Prompt json.RawMessage
+	// SessionPlace is the run's place among those that share the transcript of its
+	// session, from 1; 0 = it takes no part. BehindAt is set while it waits for the
+	// runs before it. Continues is what its transcript goes on from, frozen by its
+	// first claim.
+	SessionPlace uint64
+	BehindAt     time.Time
+	Continues    Origin
 	// Unreadable says why the last holder could not read the run's history.
 	Unreadable string
 }

@@ -143,8 +143,10 @@ type Erasure struct {
 	// Notes of the owner's runs that stay, since a run without an owner remembered
 	// the same (StayNobody), or only runs of other owners did (StayOthers).
 	StayNobody, StayOthers int64
-	By                     string
-	At                     time.Time
+	// Sessions counts the owner's sessions that nobody can continue from now on.
+	Sessions int64
+	By       string
+	At       time.Time
 }
 
 // Seals erases what was sealed. Safe for concurrent use.
@@ -152,7 +154,8 @@ type Seals interface {
 	// Erase destroys the data key of an owner: the exact results that it sealed
 	// cannot be read again, and nothing of the owner's is sealed from now on. What
 	// agents remembered in the owner's runs is deleted, unless runs of another owner, or of
-	// none, remembered the same, and nothing more is kept. It is recorded who did it and
+	// none, remembered the same, and nothing more is kept. Sessions of the owner are
+	// continued by nobody. It is recorded who did it and
 	// when; erasing again changes nothing of that and returns the first time.
 	// Errors: [ErrNotFound] if the ledger knows no such owner.
 	Erase(ctx context.Context, tenant, owner, by string) (Erasure, error)

@@ -52,7 +52,7 @@ type RunCheck struct {
 	passed   map[uint64]events.Hash // hash at each base, once passed
 	used     map[uint64]bool        // epochs with events
 	events   int64
-	origin   events.Hash // of the event that a fork's history begins with, if the archive has it
+	origin   events.Hash // of the event that the run's own events go on from, if the archive has it
 }
 
 // NewRunCheck starts the check of one run. known says that the runs table has
@@ -66,8 +66,8 @@ func NewRunCheck(run Run, known bool, epochs []EpochBase, found func(Finding) er
 	return c
 }
 
-// Origin tells the check of a fork the hash of the event at which its own events
-// go on; zero if the archive does not have it.
+// Origin tells the check of a fork, or of a run that goes on in a session, the hash of
+// the event at which its own events go on; zero if the archive does not have it.
 func (c *RunCheck) Origin(h events.Hash) { c.origin = h }
 
 func (c *RunCheck) report(seq uint64, kind FindingKind, format string, args ...any) error {
@@ -275,6 +275,26 @@ func (c *RunCheck) queued(q events.RunQueued, fault func(string, ...any)) {
 	if !c.origin.IsZero() && q.Fork != nil && f.Hash != c.origin {
 		fault("it begins with event %d of run %s as hash %s, that event has %s", f.Seq, f.Run, f.Hash, c.origin)
 	}
+	c.inSession(q, fault)
+}
+
+// inSession compares what the first event says of the session with the runs row, and
+// with the event that the run goes on from.
+func (c *RunCheck) inSession(q events.RunQueued, fault func(string, ...any)) {
+	var p events.SessionPlace
+	if q.Session != nil {
+		p = *q.Session
+	}
+	if p.Place != c.run.SessionPlace {
+		fault("its place in the session is %d in run_queued, %d in runs", p.Place, c.run.SessionPlace)
+	}
+	if o := (Origin{p.Run, p.Seq, p.Hash}); o != c.run.Continues {
+		fault("it goes on from event %d of run %s, hash %s, in run_queued; from event %d of run %s, hash %s, in runs",
+			o.Seq, o.Run, o.Hash, c.run.Continues.Seq, c.run.Continues.Run, c.run.Continues.Hash)
+	}
+	if !c.origin.IsZero() && !p.Run.IsZero() && p.Hash != c.origin {
+		fault("it goes on from event %d of run %s as hash %s, that event has %s", p.Seq, p.Run, p.Hash, c.origin)
+	}
 }
 
 func shown(raw json.RawMessage) string {
@@ -376,6 +396,9 @@ func (c *RunCheck) End(top uint64) error {
 	}
 	if !c.run.ForkOf.IsZero() && c.origin.IsZero() {
 		report(0, Incomplete, "the history it begins with is missing: event %d of run %s", c.run.ForkSeq, c.run.ForkOf)
+	}
+	if o := c.run.Continues; !o.IsZero() && c.origin.IsZero() {
+		report(0, Incomplete, "the history it goes on from is missing: event %d of run %s, of the same tenant and session", o.Seq, o.Run)
 	}
 	want := map[State]events.Type{
 		Finished:  events.TypeOf(events.RunFinished{}),

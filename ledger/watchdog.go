@@ -24,6 +24,8 @@ const (
 	StuckFacts StuckKind = "facts_pending"
 	// StuckEnd: its row says that it ended, its history does not.
 	StuckEnd StuckKind = "no_terminal_event"
+	// StuckSession: it waits for the runs before it in its session, and there are none.
+	StuckSession StuckKind = "nothing_before"
 	// StuckUnreadable: no worker so far could read its history.
 	StuckUnreadable StuckKind = "unreadable"
 )

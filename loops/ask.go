@@ -16,7 +16,7 @@ func AskModel(h *History) Step {
 	if e := h.failedForGood(); e != nil {
 		return Fail(e.Error.Kind, fmt.Sprintf("model call of turn %d, attempt %d: %s", e.Turn, e.Attempt, e.Error.Message))
 	}
-	if h.NextTurn() > h.MaxTurns() {
+	if h.NextTurn()-h.base > h.MaxTurns() {
 		return tooManyTurns(h)
 	}
 	return CallModel{Turn: h.NextTurn(), Messages: h.Messages()}

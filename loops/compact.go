@@ -84,7 +84,7 @@ func (h *History) DueCompaction() (Compacting, bool) {
 		return Compacting{}, false
 	}
 	due := Compacting{Because: CompactFull, Tokens: h.Filled()}
-	fresh := h.turn.answer != nil || h.turn.number == 0 // the turn has not begun
+	fresh := h.turn.answer != nil || h.turn.number == 0 || h.turn.over // the turn has not begun
 	refused := !fresh && h.turn.lastError != nil && h.turn.lastError.Error.Kind == events.KindContextFull
 	if refused {
 		due.Because = CompactRefused

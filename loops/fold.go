@@ -22,6 +22,10 @@ func (h *History) fold(e events.Event) {
 			h.branch(p)
 			return
 		}
+		if p.Session != nil && !p.Session.Run.IsZero() && e.Seq == 1 {
+			h.goOn(p)
+			return
+		}
 		if h.queued != nil {
 			return
 		}

@@ -25,6 +25,8 @@ type History struct {
 
 	origin origin             // of a fork: what was inherited
 	bound  *events.RunStarted // of a fork: what its origin was bound to
+	base   int                // turns of the runs before in its session
+	left   string             // why the run before in its session was not finished
 
 	first    *events.RunQueued // that of the oldest run whose history this is
 	begun    time.Time         // when that was started
@@ -88,6 +90,7 @@ type turn struct {
 	rejected    *events.ArtifactFailed
 	compacting  *compacting // nil before a model was asked to compact
 	compactions int         // done in this turn
+	over        bool        // another run's: the next call is another turn's
 }
 
 // offer is what the model was last shown.
@@ -245,9 +248,9 @@ func (h *History) SawExternal() bool { return h.external != nil }
 // External names the call whose result first brought text in from outside; the
 // zero call is a signal's, or stands for the input of a run whose parent had read some.
 type External struct {
-	Call  events.CallID
-	Tool  string
-	Trust string // empty = unknown
+	Call  events.CallID `json:"call"`
+	Tool  string        `json:"tool"`
+	Trust string        `json:"trust"` // empty = unknown
 }
 
 // External returns that call, nil for none.
@@ -259,10 +262,19 @@ func (h *History) Turn() int { return h.turn.number }
 // NextTurn returns the turn that the next model call belongs to: the turn in
 // hand until it is answered, after that the one behind it.
 func (h *History) NextTurn() int {
-	if h.turn.number == 0 || h.turn.answer != nil {
+	if h.turn.number == 0 || h.turn.answer != nil || h.turn.over {
 		return h.turn.number + 1
 	}
 	return h.turn.number
+}
+
+// Turns returns how many turns the run has begun: those of the runs before it in its
+// session do not count, a fork's origin's do.
+func (h *History) Turns() int {
+	if h.turn.over {
+		return 0
+	}
+	return h.turn.number - h.base
 }
 
 // Answer returns the model's answer in the turn in hand, nil before it came.

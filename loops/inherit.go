@@ -14,11 +14,11 @@ type origin struct {
 	hash events.Hash
 }
 
-// Inherit folds an event of the run that this one is a fork of: the transcript,
-// the turn in hand, calls and what came in from outside become this history's.
-// What belongs to the other run alone stays there: its sequence and ids, what it
-// cost, its waits, its end, a request to cancel it. The events of a fork of a
-// fork come oldest run first. It is called before the first Apply; an event that
+// Inherit folds an event of the run that this one is a fork of, or goes on from in
+// its session: the transcript, the turn in hand, calls and what came in from outside
+// become this history's. What belongs to the other run alone stays there: its sequence
+// and ids, what it cost, its waits, its end, a request to cancel it. Where that run
+// begins with the history of another one, the events come oldest run first. It is called before the first Apply; an event that
 // does not continue what was inherited is refused with a [*FoldError] and
 // changes nothing.
 func (h *History) Inherit(e events.Event) error {
@@ -26,8 +26,14 @@ func (h *History) Inherit(e events.Event) error {
 		return err
 	}
 	h.origin = origin{run: e.RunID, seq: e.Seq, hash: e.Hash}
-	switch e.Data.(type) {
-	case events.RunParked, events.RunUnparked, events.OperatorActed, events.RunFinished, events.RunFailed, events.RunCancelled:
+	switch p := e.Data.(type) {
+	case events.RunFailed:
+		h.left = string(p.StoppedBy)
+		return nil
+	case events.RunCancelled:
+		h.left = string(events.StoppedByCancelled)
+		return nil
+	case events.RunParked, events.RunUnparked, events.OperatorActed, events.RunFinished:
 		return nil
 	}
 	h.fold(e)
@@ -79,6 +85,8 @@ func (h *History) checkBranch(e events.Event) error {
 	var want origin
 	if q.Fork != nil {
 		want = origin{run: q.Fork.Run, seq: q.Fork.Seq, hash: q.Fork.Hash}
+	} else if q.Session != nil {
+		want = origin{run: q.Session.Run, seq: q.Session.Seq, hash: q.Session.Hash}
 	}
 	switch {
 	case want == h.origin:
@@ -108,6 +116,7 @@ func (h *History) branch(q events.RunQueued) {
 	}
 	t := &h.turn
 	t.open, t.failures, t.lastError, t.compacting = nil, 0, nil, nil
+	h.left = ""                          // that was the other run's end
 	h.routes, t.route = nil, turnRoute{} // who was down then need not be now
 	h.unfail()
 	for i := range t.calls {

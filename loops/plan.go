@@ -61,7 +61,7 @@ func (h *History) FreeTurn() int {
 }
 
 func (t *turn) untouched() bool {
-	return t.op == "" && t.answer == nil && t.attempts == 0 && t.validation == nil
+	return !t.over && t.op == "" && t.answer == nil && t.attempts == 0 && t.validation == nil
 }
 
 // plan takes up a step of a script.

@@ -251,6 +251,6 @@ func (s *session) reviseArtifact(ctx context.Context, step loops.ReviseArtifact)
 
 func (s *session) repairerFailed(ctx context.Context, fail error) error {
 	return s.end(ctx, events.RunFailed{
-		StoppedBy: events.StoppedByError, Turns: s.hist.Turn(), Error: events.ErrorInfo{Kind: events.KindRepairer, Message: fail.Error()},
+		StoppedBy: events.StoppedByError, Turns: s.hist.Turns(), Error: events.ErrorInfo{Kind: events.KindRepairer, Message: fail.Error()},
 	})
 }

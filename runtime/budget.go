@@ -35,7 +35,7 @@ func (s *session) reserveModel(ctx context.Context, c wireCall, attempt int, req
 	}
 	if r.Unpriced && s.policy.priced {
 		return events.ID{}, false, s.end(ctx, events.RunFailed{
-			StoppedBy: events.StoppedByBudget, Turns: s.hist.Turn(),
+			StoppedBy: events.StoppedByBudget, Turns: s.hist.Turns(),
 			Error: events.ErrorInfo{Kind: ledger.DetailUnpriced, Message: fmt.Sprintf(
 				"%s: nobody knows what %s costs, and budget_unpriced is refuse: give the worker a price of it, or set budget_unpriced: allow in the agent's file", r.What, req.Model)},
 		})
@@ -46,7 +46,7 @@ func (s *session) reserveModel(ctx context.Context, c wireCall, attempt int, req
 			return events.ID{}, false, err
 		}
 		return events.ID{}, false, s.end(ctx, events.RunFailed{
-			StoppedBy: events.StoppedByBudget, Turns: s.hist.Turn(),
+			StoppedBy: events.StoppedByBudget, Turns: s.hist.Turns(),
 			Error: events.ErrorInfo{Kind: "budget", Message: r.What + ": " + over.Error()},
 		})
 	}

@@ -58,10 +58,16 @@ type Submit struct {
 	// input is the same run.
 	ClientKey string
 	Owner     string
+	// SessionID is the scope of effects and memory that the run shares with others of
+	// that name.
 	SessionID string
-	Priority  int
-	DueAt     time.Time
-	Deadline  time.Time
+	// Continue has the run also share the transcript of the session: it goes on from
+	// the last run of it that has ended, and waits until those before it have. A
+	// session is its owner's: nobody else continues it.
+	Continue bool
+	Priority int
+	DueAt    time.Time
+	Deadline time.Time
 	// ConcurrencyKey groups runs that the queue's limit per key counts together.
 	ConcurrencyKey string
 	// MaxAttempts is how often the run is tried in all when errors stop it; each
@@ -102,7 +108,8 @@ var ErrInvalidSubmit = errors.New("invalid submission")
 
 // Submit queues a run and returns once its row is committed. existed is true
 // when the client key was used before with the same input. Errors:
-// [ErrInvalidSubmit], [ledger.ErrClientKeyConflict], [ledger.ErrUnavailable].
+// [ErrInvalidSubmit], [ledger.ErrClientKeyConflict], [ledger.ErrSessionOwner],
+// [ledger.ErrSessionErased], [ledger.ErrUnavailable].
 func (c *Client) Submit(ctx context.Context, in Submit) (run ledger.Run, existed bool, err error) {
 	def(&in.Tenant, "default")
 	def(&in.Queue, "default")
@@ -169,12 +176,17 @@ func (c *Client) submission(ctx context.Context, in Submit) (ledger.Submission, 
 			return ledger.Submission{}, fmt.Errorf("%w: prompt: %w", ErrInvalidSubmit, err)
 		}
 	}
+	requires := []string{Capability(in.Agent)}
+	if in.Continue {
+		mac.Write(append([]byte{2}, in.SessionID...)) // said in another conversation it is another run
+		requires = append(requires, SessionCapability)
+	}
 	if input.Len() > events.MaxDataBytes/2 {
 		return ledger.Submission{}, fmt.Errorf("%w: input has %d bytes, at most %d: store large values outside and pass a reference", ErrInvalidSubmit, input.Len(), events.MaxDataBytes/2)
 	}
 	return ledger.Submission{
 		Tenant: in.Tenant, Queue: in.Queue, Agent: in.Agent, ClientKey: in.ClientKey, Input: input, InputMAC: mac.Sum(nil),
-		Owner: in.Owner, SessionID: in.SessionID, Requires: []string{Capability(in.Agent)}, Priority: in.Priority,
+		Owner: in.Owner, SessionID: in.SessionID, Continue: in.Continue, Requires: requires, Priority: in.Priority,
 		DueAt: in.DueAt, Deadline: in.Deadline, Trace: in.Trace, Budget: in.Budget,
 		ConcurrencyKey: in.ConcurrencyKey, MaxAttempts: in.MaxAttempts, Loop: loop, Prompt: prompt,
 	}, nil
@@ -196,6 +208,10 @@ func (in Submit) check() error {
 		return fmt.Errorf("%w: client key has %d bytes: want 1 to 512, the same for every try of the same submission", ErrInvalidSubmit, len(in.ClientKey))
 	case in.Input == nil:
 		return fmt.Errorf("%w: input is missing", ErrInvalidSubmit)
+	case in.Continue && in.SessionID == "":
+		return fmt.Errorf("%w: there is no session to continue: name one", ErrInvalidSubmit)
+	case len(in.SessionID) > 512:
+		return fmt.Errorf("%w: session has %d bytes: want 512 at most", ErrInvalidSubmit, len(in.SessionID))
 	case in.Budget != nil && *in.Budget < 0:
 		return fmt.Errorf("%w: budget %s USD: want no negative amount", ErrInvalidSubmit, *in.Budget)
 	case in.Loop.Strategy == "" && len(in.Loop.Options) > 0, len(in.Loop.Options) > maxLoopOptions:

@@ -58,16 +58,12 @@ func (s *session) compact(ctx context.Context, turn int) (done bool, err error) 
 		}
 		return true, s.askToCompact(ctx, turn, due)
 	}
-	ps := []events.Payload{e}
 	if begun < turn {
-		ps = append([]events.Payload{events.TurnStarted{Turn: turn}}, ps...)
-	}
-	for _, p := range ps {
-		if err := s.Record(ctx, p); err != nil {
+		if err := s.Record(ctx, events.TurnStarted{Turn: turn}); err != nil {
 			return true, err
 		}
 	}
-	return true, nil
+	return true, s.recordCompacted(ctx, e)
 }
 
 // compactedLocked is the compaction that is due, if no model has to be asked for it

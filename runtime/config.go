@@ -30,6 +30,7 @@ type Ledger interface {
 	ledger.Children
 	ledger.Budgets
 	ledger.Archive
+	ledger.Snapshots
 	ledger.Unreadables
 	// FireDue is part of ledger.Schedules.
 	FireDue(ctx context.Context, limit int) ([]ledger.Fired, error)

@@ -67,72 +67,9 @@ func (c *Client) Fork(ctx context.Context, f Fork) (run ledger.Run, existed bool
 	return run, existed, err
 }
 
-// HistorySource is where the events of a run's lineage are read.
-type HistorySource interface {
-	Run(ctx context.Context, id events.RunID) (ledger.Run, error)
-	Events(ctx context.Context, run events.RunID, from uint64, f func(events.Sealed) error) error
-}
-
-// errEnough ends a reading early.
-var errEnough = errors.New("enough")
-
-// Inherit folds into h what a fork begins with: the events of the run it comes
-// from, and of the one that comes from, oldest first. For a run that is no fork
-// it does nothing; called again it goes on where it stopped.
-func Inherit(ctx context.Context, src HistorySource, run ledger.Run, h *loops.History) error {
-	type part struct {
-		run events.RunID
-		seq uint64
-	}
-	var parts []part // the nearest first
-	for r := run; !r.ForkOf.IsZero(); {
-		parts = append(parts, part{r.ForkOf, r.ForkSeq})
-		var err error
-		if r, err = src.Run(ctx, r.ForkOf); err != nil {
-			return fmt.Errorf("read what run %s is a fork of: %w", run.ID, err)
-		}
-	}
-	at, seq, _ := h.Inherited()
-	skip := !at.IsZero()
-	for i := len(parts) - 1; i >= 0; i-- {
-		p := parts[i]
-		from := uint64(1)
-		if skip {
-			if p.run != at {
-				continue
-			}
-			skip, from = false, seq+1
-		}
-		if from > p.seq {
-			continue
-		}
-		err := src.Events(ctx, p.run, from, func(s events.Sealed) error {
-			e, err := s.Decode()
-			if err == nil {
-				err = h.Inherit(e)
-			}
-			if err != nil {
-				return fmt.Errorf("%w: %w", errUnworkable, err)
-			}
-			if e.Seq == p.seq {
-				return errEnough
-			}
-			return nil
-		})
-		switch {
-		case errors.Is(err, errEnough):
-		case err != nil:
-			return fmt.Errorf("inherit the history of run %s: %w", p.run, err)
-		default:
-			return fmt.Errorf("inherit the history of run %s up to event %d: the archive does not have it: %w", p.run, p.seq, errUnworkable)
-		}
-	}
-	return nil
-}
-
-// inherit is [Inherit] for a session.
+// inherit is [Inherit] for a session of a worker's.
 func (s *session) inherit(ctx context.Context) error {
-	if s.run.ForkOf.IsZero() {
+	if s.run.ForkOf.IsZero() && s.run.Continues.IsZero() {
 		return nil
 	}
 	return s.retry(ctx, "read inherited history", func() error {

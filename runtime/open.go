@@ -97,7 +97,7 @@ func (s *session) openEpoch(ctx context.Context, base ledger.Base) error {
 		q := events.RunQueued{
 			Agent: s.run.Agent, Input: s.run.Input, ClientKey: s.run.ClientKey, Queue: s.run.Queue, Owner: s.run.Owner,
 			Priority: s.run.Priority, Root: s.run.Root, Parent: s.run.Parent, QueuedAt: s.run.CreatedAt, Deadline: s.run.Deadline,
-			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule, Fork: s.forkOrigin(), Loop: s.run.Loop, Guard: s.asked, Prompt: s.run.Prompt,
+			RetryOf: s.run.RetryOf, Schedule: s.run.Schedule, Fork: s.forkOrigin(), Loop: s.run.Loop, Guard: s.asked, Prompt: s.run.Prompt, Session: s.place(),
 		}
 		if s.run.Attempt > 1 {
 			q.Attempt = s.run.Attempt

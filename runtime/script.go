@@ -47,7 +47,7 @@ func (s *session) plan(ctx context.Context, step loops.Plan) error {
 			return err
 		}
 		return s.end(ctx, events.RunFailed{
-			StoppedBy: events.StoppedByError, Turns: s.hist.Turn(),
+			StoppedBy: events.StoppedByError, Turns: s.hist.Turns(),
 			Error: events.ErrorInfo{Kind: kindNameRedacted, Message: fmt.Sprintf("step %d of the script (%s): a name in it would be recorded as %q, since it is taken for a secret. "+
 				"The code finds its steps again by their names: choose one that does not look like a key", step.Step.Step, step.Step.Op, name)},
 		})
@@ -59,7 +59,7 @@ func (s *session) plan(ctx context.Context, step loops.Plan) error {
 	_, err := s.recordAll(ctx, ps)
 	if errors.Is(err, errUnrecordable) {
 		return s.end(ctx, events.RunFailed{
-			StoppedBy: events.StoppedByError, Turns: s.hist.Turn(),
+			StoppedBy: events.StoppedByError, Turns: s.hist.Turns(),
 			Error: events.ErrorInfo{Kind: kindUnrecordable, Message: fmt.Sprintf("step %d of the script (%s): %v: pass a reference to what is large", step.Step.Step, step.Step.Op, err)},
 		})
 	}

@@ -151,6 +151,9 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 	if done, err := s.settleDoubts(ctx); !done || err != nil {
 		return true, err
 	}
+	if done, err := s.tellSettled(ctx); !done || err != nil {
+		return true, err
+	}
 	if done, err := s.awaitHandedOff(ctx); !done || err != nil {
 		return true, err
 	}
@@ -162,7 +165,7 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 		s.log.Error("the code of the run's script is not the one that made its history", "error", s.w.cfg.Redactor.Error(err))
 		return true, s.park(ctx, events.RunParked{Reason: events.ParkDiverged, Detail: cut(s.w.cfg.Redactor.Error(err).Error(), maxDetail)}, divergedRecheck)
 	case err != nil:
-		return true, s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop", Message: err.Error()}, Turns: s.hist.Turn()})
+		return true, s.end(ctx, events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{Kind: "loop", Message: err.Error()}, Turns: s.hist.Turns()})
 	}
 	switch step := step.(type) {
 	case loops.CallModel:
@@ -185,10 +188,10 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 		if step.By == events.StoppedByCancelled {
 			return true, s.recordCancelled(ctx)
 		}
-		return true, s.end(ctx, s.fitting(ctx, stopEvent(step, s.hist.Turn())))
+		return true, s.end(ctx, s.fitting(ctx, stopEvent(step, s.hist.Turns())))
 	default:
 		return true, s.end(ctx, events.RunFailed{
-			StoppedBy: events.StoppedByError, Turns: s.hist.Turn(),
+			StoppedBy: events.StoppedByError, Turns: s.hist.Turns(),
 			Error: events.ErrorInfo{Kind: "unknown_step", Message: fmt.Sprintf("loop %q asked for a step %T that this runtime cannot perform", s.loop.Name(), step)},
 		})
 	}
@@ -234,7 +237,7 @@ func (s *session) end(ctx context.Context, p events.Payload) error {
 	if errors.Is(err, events.ErrTooLarge) {
 		// The answer stands in the transcript; the end of the run does not need it twice.
 		err = s.Record(ctx, events.RunFailed{
-			StoppedBy: events.StoppedByError, Turns: s.hist.Turn(),
+			StoppedBy: events.StoppedByError, Turns: s.hist.Turns(),
 			Error: events.ErrorInfo{Kind: "output_too_large", Message: err.Error()},
 		})
 	}
@@ -251,7 +254,7 @@ func (s *session) endEarly(cause error) error {
 		var err error
 		if errors.Is(cause, errDeadline) {
 			err = s.end(ctx, events.RunFailed{
-				StoppedBy: events.StoppedByDeadline, Turns: s.hist.Turn(),
+				StoppedBy: events.StoppedByDeadline, Turns: s.hist.Turns(),
 				Error: events.ErrorInfo{Kind: "deadline", Message: "the run's deadline " + s.deadline().UTC().Format(time.RFC3339) + " passed"},
 			})
 		} else {
@@ -284,7 +287,7 @@ func (s *session) recordCancelled(ctx context.Context) error {
 		by, reason = c.By, c.Detail
 	}
 	s.mu.Unlock()
-	return s.Record(ctx, events.RunCancelled{By: by, Reason: reason, Turns: s.hist.Turn()})
+	return s.Record(ctx, events.RunCancelled{By: by, Reason: reason, Turns: s.hist.Turns()})
 }
 
 // finish carries a terminal event into the runs row; doing it again changes nothing.

@@ -172,8 +172,12 @@ func (w *Worker) capabilities() []string {
 	for name := range w.agents {
 		caps = append(caps, Capability(name))
 	}
-	return caps
+	return append(caps, SessionCapability)
 }
+
+// SessionCapability is what runs require that share a session's transcript: a worker
+// of before would begin them out of turn, and without it.
+const SessionCapability = "sessions"
 
 // lacks names a capability that a run requires and this worker does not have.
 func (w *Worker) lacks(requires []string) string {

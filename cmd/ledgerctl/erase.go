@@ -49,6 +49,9 @@ Backups of the database still hold the key: they count as erased once they are g
 				}
 				_, err = fmt.Fprintf(a.out, "owner %q of tenant %q is erased (%s, by %s): %d exact results cannot be read any more, %d notes and %d moments are deleted\n",
 					clean(e.Owner), clean(e.Tenant), stamp(e.At), clean(e.By), e.Sealed, e.Notes, e.Moments)
+				if err == nil && e.Sessions > 0 {
+					_, err = fmt.Fprintf(a.out, "%d sessions of the owner are closed: nobody continues them\n", e.Sessions)
+				}
 				if stay := e.StayNobody + e.StayOthers; err == nil && stay > 0 {
 					_, err = fmt.Fprintf(a.out, "%d notes stay: %d that runs without an owner remembered too, %d that runs of other owners did (ledgerctl memory forget takes single notes)\n",
 						stay, e.StayNobody, e.StayOthers)

@@ -17,6 +17,9 @@ func (a *app) whyQueued(ctx context.Context, st ledger.Store, e *explanation, r 
 		a.whyHeld(e, r)
 		return nil
 	}
+	if !r.BehindAt.IsZero() {
+		return a.whyBehind(ctx, st, e, r)
+	}
 	if r.DueAt.After(a.now()) {
 		e.say("Run %s of agent %s waits in queue %s: it is not due before %s.", r.ID, r.Agent, r.Queue, a.since(r.DueAt))
 		e.next(a.command("cancel", r.ID.String(), "--reason", "TEXT"), "if it shall not go on")

@@ -55,7 +55,8 @@ Exit codes: 0 queued, or with --wait finished; 1 it could not be queued or waite
 somebody or something has to come first (ledgerctl why RUN).`,
 		Example: `  runner submit --dir .daybook --agent hello --input '"hi"' --key hello-1 --wait
   runner submit --postgres URL --nats URL --agent refunds --input @request.json --key R-001
-  runner submit --dir .daybook --agent hello --input '"hi"' --key hello-2 --max-attempts 3 --delay 10m`,
+  runner submit --dir .daybook --agent hello --input '"hi"' --key hello-2 --max-attempts 3 --delay 10m
+  runner submit --dir .daybook --agent hello --input '"and then?"' --key ann-2 --session ann --continue --wait`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.submit(c.Context(), s) },
 	}
@@ -66,7 +67,8 @@ somebody or something has to come first (ledgerctl why RUN).`,
 	f.StringVar(&s.in.Tenant, "tenant", "default", "tenant: letters, digits, - and _")
 	f.StringVar(&s.in.Queue, "queue", "default", "queue")
 	f.StringVar(&s.in.Owner, "owner", "", "on whose behalf the run is made")
-	f.StringVar(&s.in.SessionID, "session", "", "session that the run belongs to")
+	f.StringVar(&s.in.SessionID, "session", "", "session that the run belongs to: a scope of effects and memory, and with --continue a transcript")
+	f.BoolVar(&s.in.Continue, "continue", false, "go on with the transcript of --session, after the runs that were submitted to it before")
 	f.IntVar(&s.in.Priority, "priority", 0, "higher runs first")
 	f.StringVar(&s.in.ConcurrencyKey, "concurrency-key", "", "runs with the same key count together for a queue's limit per key")
 	f.IntVar(&s.in.MaxAttempts, "max-attempts", 0, "how often the run is tried in all when errors stop it; 0 means as its agent says")
@@ -99,6 +101,8 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 		return usagef("--key is required: the same for every try of the same submission, so that it is one run")
 	case s.deadline < 0, s.timeout < 0, s.delay < 0:
 		return usagef("--deadline, --delay and --timeout are times from now, such as 10m: want none that is negative")
+	case s.in.Continue && s.in.SessionID == "":
+		return usagef("--continue goes on with a session: name it with --session")
 	case s.live && !s.wait:
 		return usagef("--live shows the run while --wait waits for it: give both")
 	case s.delay > 0 && s.notUntil != "":

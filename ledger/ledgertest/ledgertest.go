@@ -42,6 +42,8 @@ type Store interface {
 	ledger.Maintenance
 	ledger.Unreadables
 	ledger.Relations
+	ledger.Sessions
+	ledger.Snapshots
 }
 
 // Harness is a migrated, empty ledger and what a test may do behind its back.
@@ -83,6 +85,7 @@ func Test(t *testing.T, open func(t *testing.T) Harness) {
 		{"reconcile", reconcileTests},
 		{"watchdog", watchdogTests},
 		{"relations", relationTests},
+		{"sessions", sessionTests},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.tests {

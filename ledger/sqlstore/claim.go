@@ -161,6 +161,11 @@ func (s *Store) takeRun(ctx context.Context, tx Tx, r ledger.ClaimRequest, c can
 		run.State = ledger.Running
 	}
 	if run.StartedAt.IsZero() {
+		if run.State == ledger.Running && run.SessionPlace > 0 {
+			if run.Continues, err = continues(ctx, tx, run); err != nil {
+				return ledger.Claim{}, err
+			}
+		}
 		run.StartedAt = now
 	}
 	crashes := 0
@@ -175,9 +180,11 @@ func (s *Store) takeRun(ctx context.Context, tx Tx, r ledger.ClaimRequest, c can
 	run.ParkReason, run.ParkDetail, run.ParkKey, run.WakeAt, run.ParkedAt = "", "", events.Hash{}, time.Time{}, time.Time{}
 	n, err := tx.Exec(ctx, `
 		UPDATE runs SET state = $4, epoch = $5, worker = $6, lease_until = $7, clean = false, not_before = $8, idle_claims = $9,
-			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, started_at = $10, crashes = $11
+			park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL, parked_at = NULL, started_at = $10, crashes = $11,
+			continues_run = $12, continues_seq = $13, continues_hash = $14
 		WHERE id = $1 AND state = $2 AND epoch = $3`,
-		run.ID, was, c.run.Epoch, run.State, run.Epoch, run.Worker, run.LeaseUntil, notBefore, idle, run.StartedAt, crashes)
+		run.ID, was, c.run.Epoch, run.State, run.Epoch, run.Worker, run.LeaseUntil, notBefore, idle, run.StartedAt, crashes,
+		run.Continues.Run, run.Continues.Seq, run.Continues.Hash)
 	if err != nil {
 		return ledger.Claim{}, fmt.Errorf("take: %w", err)
 	}

@@ -65,8 +65,9 @@ func pickNew(ctx context.Context, tx Tx, r ledger.ClaimRequest, now time.Time, b
 	return out, sharesOf(lanes), nil
 }
 
-// queuedRow is what the index of lanes holds.
-const queuedRow = `r.state = 'queued' AND r.held_at IS NULL`
+// queuedRow is what the index of lanes holds: what waits behind a run of its session
+// is no part of it.
+const queuedRow = `r.state = 'queued' AND r.held_at IS NULL AND r.behind_at IS NULL`
 
 // freshRow is one that nobody has claimed yet: what was handed over is claimed
 // as such, before.

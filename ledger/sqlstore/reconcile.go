@@ -189,6 +189,11 @@ func (s *Store) RestoreRun(ctx context.Context, r ledger.LostRun) (detail string
 		if q.Fork != nil {
 			fork = *q.Fork
 		}
+		requires := []string{"agent/" + q.Agent}
+		var at events.SessionPlace
+		if q.Session != nil {
+			at, requires = *q.Session, append(requires, "sessions")
+		}
 		var guard json.RawMessage
 		if q.Guard != nil {
 			if guard, err = json.Marshal(q.Guard); err != nil {
@@ -200,13 +205,19 @@ func (s *Store) RestoreRun(ctx context.Context, r ledger.LostRun) (detail string
 		}
 		_, err = tx.Exec(ctx, `
 			INSERT INTO runs (id, tenant, queue, agent, owner, session_id, root_id, parent_id, client_key, input_mac, input, requires, priority, trace,
-				created_at, due_at, deadline_at, state, clean, epoch, lease_until, retry_of, attempt, schedule, fork_of, fork_seq, fork_effects, loop, guard, prompt)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16, 'running', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)
+				created_at, due_at, deadline_at, state, clean, epoch, lease_until, retry_of, attempt, schedule, fork_of, fork_seq, fork_effects, loop, guard, prompt,
+				session_place, continues_run, continues_seq, continues_hash)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16, 'running', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28,
+				$29, $30, $31, $32)
 			ON CONFLICT (id) DO NOTHING`,
 			r.ID, r.First.Tenant, q.Queue, q.Agent, q.Owner, r.First.SessionID, q.Root, q.Parent, key, []byte{}, q.Input,
-			[]string{"agent/" + q.Agent}, q.Priority, r.First.Trace, stamp(q.QueuedAt), stamp(q.Deadline), false, r.Epoch, now,
-			q.RetryOf, max(q.Attempt, 1), q.Schedule, fork.Run, fork.Seq, fork.Effects, q.Loop, guard, q.Prompt)
-		return err
+			requires, q.Priority, r.First.Trace, stamp(q.QueuedAt), stamp(q.Deadline), false, r.Epoch, now,
+			q.RetryOf, max(q.Attempt, 1), q.Schedule, fork.Run, fork.Seq, fork.Effects, q.Loop, guard, q.Prompt,
+			at.Place, at.Run, at.Seq, at.Hash)
+		if err != nil || at.Place == 0 {
+			return err
+		}
+		return restorePlace(ctx, tx, r.First.Tenant, r.First.SessionID, q.Owner, at, now)
 	})
 	if err != nil {
 		return "", fmt.Errorf("restore run %s: %w", r.ID, err)

@@ -65,17 +65,18 @@ func (s *Store) tryAgain(ctx context.Context, tx Tx, h holder, end ledger.Ending
 
 // nextAttempt queues a run that tries a locked one again, from the beginning
 // and in the same lineage: what took effect is replayed. That of a fork begins
-// with the same inherited history, and does with effects what the fork does.
+// with the same inherited history, and does with effects what the fork does; that of
+// a session's run has the same place in it and goes on from the same event.
 func (s *Store) nextAttempt(ctx context.Context, tx Tx, run ledger.Run, most int, now, due time.Time) (events.RunID, error) {
 	id := s.cfg.IDs.Run()
 	for _, key := range attemptKeys(run, id) {
 		n, err := tx.Exec(ctx, `
 			INSERT INTO runs (id, tenant, queue, agent, owner, session_id, root_id, parent_id, client_key, input_mac, input,
 				requires, priority, trace, created_at, due_at, deadline_at, state, concurrency_key, attempt, max_attempts, retry_of, schedule,
-				fork_of, fork_seq, fork_effects, loop, guard, prompt)
+				fork_of, fork_seq, fork_effects, loop, guard, prompt, session_place, continues_run, continues_seq, continues_hash)
 			SELECT $1, r.tenant, r.queue, r.agent, r.owner, r.session_id, r.root_id, r.parent_id, $2, r.input_mac, r.input,
 				r.requires, r.priority, r.trace, $3, $4, r.deadline_at, 'queued', r.concurrency_key, r.attempt + 1, $5, r.id, r.schedule,
-				r.fork_of, r.fork_seq, r.fork_effects, r.loop, r.guard, r.prompt
+				r.fork_of, r.fork_seq, r.fork_effects, r.loop, r.guard, r.prompt, r.session_place, r.continues_run, r.continues_seq, r.continues_hash
 			FROM runs r WHERE r.id = $6
 			ON CONFLICT (tenant, client_key) DO NOTHING`,
 			id, key, now, due, most, run.ID)
@@ -145,6 +146,9 @@ func (s *Store) Requeue(ctx context.Context, id events.RunID, attempts int, by, 
 		}
 		// Whoever asks for it means it to go on: the deadline was the dead run's.
 		if _, err := tx.Exec(ctx, `UPDATE runs SET deadline_at = NULL WHERE id = $1`, next); err != nil {
+			return err
+		}
+		if err := returnToSession(ctx, tx, old, next, now); err != nil {
 			return err
 		}
 		if err := one(tx.Exec(ctx, `UPDATE runs SET successor = $2, dead_at = NULL WHERE id = $1 AND successor IS NULL AND dead_at IS NOT NULL`, id, next)); err != nil {

@@ -18,7 +18,8 @@ const runColumns = `r.id, r.root_id, r.parent_id, r.tenant, r.queue, r.agent, r.
 	r.requires, r.priority, r.trace, r.created_at, r.due_at, r.deadline_at, r.state, r.park_reason, r.park_detail, r.park_key,
 	r.wake_at, r.parked_at, r.epoch, r.worker, r.lease_until, r.cancel_by, r.cancel_reason, r.stopped_by, r.result, r.error, r.ended_at,
 	r.concurrency_key, r.started_at, r.attempt, r.max_attempts, r.retry_of, r.successor, r.dead_at, r.held_by, r.held_reason, r.held_at,
-	r.schedule, r.fork_of, r.fork_seq, r.fork_effects, r.cancel_at, r.unreadable, r.loop, r.guard, r.prompt`
+	r.schedule, r.fork_of, r.fork_seq, r.fork_effects, r.cancel_at, r.unreadable, r.loop, r.guard, r.prompt,
+	r.session_place, r.behind_at, r.continues_run, r.continues_seq, r.continues_hash`
 
 // scanRun reads runColumns and then extra.
 func scanRun(row Row, extra ...any) (r ledger.Run, err error) {
@@ -28,6 +29,7 @@ func scanRun(row Row, extra ...any) (r ledger.Run, err error) {
 		&r.WakeAt, &r.ParkedAt, &r.Epoch, &r.Worker, &r.LeaseUntil, &r.CancelBy, &r.CancelReason, &r.StoppedBy, &r.Result, &r.Error, &r.EndedAt,
 		&r.ConcurrencyKey, &r.StartedAt, &r.Attempt, &r.MaxAttempts, &r.RetryOf, &r.Successor, &r.DeadAt, &r.HeldBy, &r.HeldReason, &r.HeldAt,
 		&r.Schedule, &r.ForkOf, &r.ForkSeq, &r.ForkEffects, &r.CancelAt, &r.Unreadable, &r.Loop, &r.Guard, &r.Prompt,
+		&r.SessionPlace, &r.BehindAt, &r.Continues.Run, &r.Continues.Seq, &r.Continues.Hash,
 	}, extra...)
 	err = row.Scan(dest...)
 	return r, err
@@ -99,6 +101,8 @@ func checkSubmission(in ledger.Submission) error {
 		missing = "client key"
 	case in.Input.IsZero():
 		missing = "input"
+	case in.Continue && in.SessionID == "":
+		missing = "session to continue"
 	case len(in.InputMAC) == 0:
 		missing = "input MAC"
 	case in.Budget != nil && *in.Budget < 0:
@@ -133,16 +137,28 @@ func submit(ctx context.Context, tx Tx, id events.RunID, in ledger.Submission) (
 	if requires == nil {
 		requires = []string{}
 	}
+	var at place
+	if in.Continue {
+		if at, err = nextPlace(ctx, tx, in, now); err != nil {
+			return ledger.Run{}, false, err
+		}
+	}
 	n, err := tx.Exec(ctx, `
 		INSERT INTO runs (id, tenant, queue, agent, owner, session_id, root_id, parent_id, client_key, input_mac, input,
-			requires, priority, trace, created_at, due_at, deadline_at, state, concurrency_key, max_attempts, schedule, loop, guard, prompt)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, 'queued', $18, $19, $20, $21, $22, $23)
+			requires, priority, trace, created_at, due_at, deadline_at, state, concurrency_key, max_attempts, schedule, loop, guard, prompt,
+			session_place, behind_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, 'queued', $18, $19, $20, $21, $22, $23, $24, $25)
 		ON CONFLICT (tenant, client_key) DO NOTHING`,
 		id, in.Tenant, in.Queue, in.Agent, in.Owner, in.SessionID, root, in.Parent, in.ClientKey, in.InputMAC, rawJSON(in.Input.Bytes()),
 		requires, in.Priority, in.Trace, now, events.Timestamp(due), stamp(in.Deadline),
-		in.ConcurrencyKey, max(in.MaxAttempts, 0), in.Schedule, rawJSON(in.Loop.Bytes()), rawJSON(in.Guard.Bytes()), rawJSON(in.Prompt.Bytes()))
+		in.ConcurrencyKey, max(in.MaxAttempts, 0), in.Schedule, rawJSON(in.Loop.Bytes()), rawJSON(in.Guard.Bytes()), rawJSON(in.Prompt.Bytes()), at.number, at.behind)
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("insert: %w", err)
+	}
+	if n > 0 && in.Continue {
+		if err := at.take(ctx, tx, in, now); err != nil {
+			return ledger.Run{}, false, err
+		}
 	}
 	var mac []byte
 	run, err := scanRun(tx.QueryRow(ctx,

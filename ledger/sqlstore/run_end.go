@@ -64,7 +64,12 @@ func (s *Store) Finish(ctx context.Context, l ledger.Lease, p ledger.Prefix, end
 		if err != nil {
 			return nil, err
 		}
-		// In the order of locks: runs, effects, budgets, hand-offs.
+		if retried.IsZero() {
+			if err := leaveSession(ctx, tx, h.run, h.now); err != nil {
+				return nil, err
+			}
+		}
+		// In the order of locks: runs, sessions, effects, budgets, hand-offs.
 		if open > 0 {
 			if err := s.cancelDescendants(ctx, tx, h.run, operation{by: "run " + h.run.ID.String(), reason: "the run that it works for has ended"}); err != nil {
 				return nil, err

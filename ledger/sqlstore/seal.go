@@ -126,6 +126,9 @@ func (s *Store) Erase(ctx context.Context, tenant, owner, by string) (out ledger
 		if err := eraseMemory(ctx, tx, &out, now); err != nil {
 			return err
 		}
+		if err := eraseSessions(ctx, tx, &out, now); err != nil {
+			return err
+		}
 		return tx.QueryRow(ctx, `
 			SELECT k.destroyed_at, k.destroyed_by,
 				(SELECT count(*) FROM effect_attempts a JOIN runs r ON r.id = a.run_id WHERE r.tenant = $1 AND r.owner = $2 AND a.sealed IS NOT NULL)

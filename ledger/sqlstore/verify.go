@@ -122,11 +122,23 @@ func (v *runVerification) note(seq uint64, kind ledger.FindingKind, format strin
 	return v.found(ledger.Finding{Run: v.run, Seq: seq, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
-// origin is the hash of the event that a fork goes on from; zero if it is not there.
+// origin is the hash of the event that a fork, or a run of a session, goes on from;
+// zero if it is not there, or not in the session.
 func (v *runVerification) origin(ctx context.Context, run ledger.Run) (h events.Hash, err error) {
-	err = v.tx.QueryRow(ctx, `SELECT hash FROM events WHERE run_id = $1 AND seq = $2`, run.ForkOf, run.ForkSeq).Scan(&h)
+	of, seq := run.ForkOf, run.ForkSeq
+	q := `SELECT hash FROM events WHERE run_id = $1 AND seq = $2`
+	if of.IsZero() {
+		of, seq = run.Continues.Run, run.Continues.Seq
+		q = `SELECT e.hash FROM events e JOIN runs r ON r.id = e.run_id
+			WHERE e.run_id = $1 AND e.seq = $2 AND r.tenant = $3 AND r.session_id = $4 AND r.session_place BETWEEN 1 AND $5`
+	}
+	args := []any{of, seq}
+	if run.ForkOf.IsZero() {
+		args = append(args, run.Tenant, run.SessionID, run.SessionPlace)
+	}
+	err = v.tx.QueryRow(ctx, q, args...).Scan(&h)
 	if err != nil && !errors.Is(err, ErrNoRows) {
-		return h, fmt.Errorf("read event %d of run %s: %w", run.ForkSeq, run.ForkOf, err)
+		return h, fmt.Errorf("read event %d of run %s: %w", seq, of, err)
 	}
 	return h, nil
 }
@@ -144,7 +156,7 @@ func (v *runVerification) all(ctx context.Context) (seen bool, err error) {
 		return false, err
 	}
 	v.check = ledger.NewRunCheck(run, known, epochs, v.found)
-	if !run.ForkOf.IsZero() {
+	if !run.ForkOf.IsZero() || !run.Continues.IsZero() {
 		origin, err := v.origin(ctx, run)
 		if err != nil {
 			return false, err

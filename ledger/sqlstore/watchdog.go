@@ -96,6 +96,14 @@ func (s *Store) stuckQueries(f ledger.StuckFilter, now time.Time) []stuckQuery {
 			},
 		},
 		{
+			kind: ledger.StuckSession, since: `r.behind_at`, cutoff: late,
+			where: `r.behind_at <= $1 AND r.ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM runs b
+				WHERE b.tenant = r.tenant AND b.session_id = r.session_id AND b.session_place > 0 AND b.session_place < r.session_place AND b.ended_at IS NULL)`,
+			say: func(r ledger.Run) string {
+				return fmt.Sprintf("it waits for the runs before it in session %q, and they have all ended: a worker of an earlier version ended one. The next run that is submitted to the session, or ends in it, lets it go", r.SessionID)
+			},
+		},
+		{
 			kind: ledger.StuckUnreadable, since: `r.lease_until`, cutoff: now,
 			where: `r.unreadable <> '' AND r.created_at <= $1`,
 			say: func(r ledger.Run) string {
