@@ -60,6 +60,7 @@ func (v approvalView) askedBy() string {
 func (a *app) approvalsCommand() *cobra.Command {
 	var f ledger.ApprovalFilter
 	var p page
+	var narrow narrowing
 	var run string
 	var all bool
 	c := &cobra.Command{
@@ -76,20 +77,22 @@ and for one execution. What nobody answers until it expires is refused.`,
 			if err := p.check(); err != nil {
 				return err
 			}
-			f.Open, f.Limit = !all, p.limit+1
-			return a.withLedger(c.Context(), func(st ledger.Store) error { return a.approvals(c, args, st, f, run, p) })
+			f.Open = !all
+			return a.withLedger(c.Context(), func(st ledger.Store) error { return a.approvals(c, args, st, f, run, narrow, p) })
 		},
 	}
 	fs := c.Flags()
 	fs.StringVar(&f.Tenant, "tenant", "", "tenant")
 	fs.StringVar(&run, "run", "", "run")
+	fs.StringVar(&f.Owner, "owner", "", "owner of the run")
+	narrow.add(c)
 	fs.BoolVar(&all, "all", false, "also what is decided, used or expired")
 	p.add(c, "this approval")
 	listFlags[approvalView](a, c)
 	return c
 }
 
-func (a *app) approvals(c *cobra.Command, args []string, st ledger.Store, f ledger.ApprovalFilter, run string, p page) error {
+func (a *app) approvals(c *cobra.Command, args []string, st ledger.Store, f ledger.ApprovalFilter, run string, narrow narrowing, p page) error {
 	ctx := c.Context()
 	if run != "" {
 		id, err := a.findRun(ctx, st, run)
@@ -105,21 +108,28 @@ func (a *app) approvals(c *cobra.Command, args []string, st ledger.Store, f ledg
 		}
 		f.After = after.ID
 	}
-	as, err := st.Approvals(ctx, f)
+	ofRun := func(ap ledger.Approval) events.RunID { return ap.Run }
+	views, next, err := lister[ledger.Approval, approvalView]{
+		read: func(n int, after *ledger.Approval) ([]ledger.Approval, error) {
+			q := f
+			if q.Limit = n; after != nil {
+				q.After = after.ID
+			}
+			return st.Approvals(ctx, q)
+		},
+		keep: both(is(narrow.tool, func(ap ledger.Approval) string { return ap.Tool }), byAgent(ctx, st, narrow.agent, ofRun)),
+		view: func(ap ledger.Approval) (approvalView, error) {
+			v := newApprovalView(ap)
+			on, err := chain(ctx, st, ap.Run)
+			if len(on) > 1 {
+				v.Chain = on
+			}
+			return v, err
+		},
+		place: func(ap ledger.Approval) string { return ap.ID.String() },
+	}.page(a, p)
 	if err != nil {
 		return err
-	}
-	as, cut := cutPage(as, p.limit)
-	views := make([]approvalView, len(as))
-	for i, ap := range as {
-		views[i] = newApprovalView(ap)
-		on, err := chain(ctx, st, ap.Run)
-		if err != nil {
-			return err
-		}
-		if len(on) > 1 {
-			views[i].Chain = on
-		}
 	}
 	none := "nothing waits for an approval"
 	if !f.Open {
@@ -135,8 +145,8 @@ func (a *app) approvals(c *cobra.Command, args []string, st ledger.Store, f ledg
 	if a.output == formatTable && len(views) > 0 && f.Open {
 		fmt.Fprintf(a.out, "\n%s, or %s\n", a.command("approve", "ID"), a.command("deny", "ID", "--reason", "TEXT"))
 	}
-	if cut {
-		a.more(c, args, as[len(as)-1].ID.String())
+	if next != "" {
+		a.more(c, args, next)
 	}
 	return nil
 }

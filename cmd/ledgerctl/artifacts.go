@@ -50,6 +50,8 @@ var verdicts = [...]string{ledger.VersionAccepted, ledger.VersionRefused, ledger
 type artifactsFlags struct {
 	filter ledger.ArtifactFilter
 	run    string
+	agent  string
+	queued queuedIn
 	page   page
 }
 
@@ -71,6 +73,9 @@ the run with it.`,
 	fs.StringVar(&f.filter.Name, "name", "", "name of the artifact")
 	fs.StringVar(&f.filter.Verdict, "verdict", "", "one of "+strings.Join(verdicts[:], ", "))
 	fs.StringVar(&f.filter.Tenant, "tenant", "", "tenant")
+	fs.StringVar(&f.filter.Owner, "owner", "", "owner of the run")
+	fs.StringVar(&f.agent, "agent", "", "agent of the run")
+	f.queued.add(c)
 	f.page.add(c, "this RUN/SEQ")
 	listFlags[versionView](a, c)
 	_ = c.RegisterFlagCompletionFunc("verdict", cobra.FixedCompletions(verdicts[:], cobra.ShellCompDirectiveNoFileComp))
@@ -84,30 +89,31 @@ func (a *app) artifactsList(c *cobra.Command, args []string, f artifactsFlags) e
 	if v := f.filter.Verdict; v != "" && !slices.Contains(verdicts[:], v) {
 		return usagef("--verdict %q: want one of %s", v, strings.Join(verdicts[:], ", "))
 	}
+	from, before, err := f.queued.bounds(a)
+	if err != nil {
+		return err
+	}
 	ctx := c.Context()
 	return a.withLedger(ctx, func(st ledger.Store) error {
-		var err error
 		if f.filter.Run, f.filter.BeforeRun, f.filter.BeforeSeq, err = a.rowsOf(ctx, st, f.run, f.page); err != nil {
 			return err
 		}
-		f.filter.Limit = f.page.limit + 1
-		vs, err := st.Artifacts(ctx, f.filter)
-		if err != nil {
-			return err
+		if b := before; !b.IsZero() && lower(f.filter.BeforeRun, b) == b {
+			f.filter.BeforeRun, f.filter.BeforeSeq = b, 0
 		}
-		vs, cut := cutPage(vs, f.page.limit)
-		views := make([]versionView, len(vs))
-		for i, v := range vs {
-			views[i] = newVersionView(v)
-		}
-		if err := list(a, views, a.versionColumns(), "no such artifacts"); err != nil {
-			return err
-		}
-		if cut {
-			last := vs[len(vs)-1]
-			a.more(c, args, last.Run.String()+"/"+strconv.FormatUint(last.Seq, 10))
-		}
-		return nil
+		return listPage(a, c, args, f.page, lister[ledger.ArtifactVersion, versionView]{
+			read: func(n int, after *ledger.ArtifactVersion) ([]ledger.ArtifactVersion, error) {
+				q := f.filter
+				if q.Limit = n; after != nil {
+					q.BeforeRun, q.BeforeSeq = after.Run, after.Seq
+				}
+				return st.Artifacts(ctx, q)
+			},
+			past:  func(v ledger.ArtifactVersion) bool { return string(v.Run[:]) < string(from[:]) },
+			keep:  byAgent(ctx, st, f.agent, func(v ledger.ArtifactVersion) events.RunID { return v.Run }),
+			view:  func(v ledger.ArtifactVersion) (versionView, error) { return newVersionView(v), nil },
+			place: func(v ledger.ArtifactVersion) string { return v.Run.String() + "/" + strconv.FormatUint(v.Seq, 10) },
+		}, a.versionColumns(), "no such artifacts")
 	})
 }
 

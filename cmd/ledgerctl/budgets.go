@@ -117,23 +117,19 @@ func (a *app) budgets(c *cobra.Command, args []string, f budgetFlags, open bool,
 				return err
 			}
 		}
-		bs, err := st.Budgets(ctx, q)
-		if err != nil {
-			return err
-		}
-		bs, cut := cutPage(bs, p.limit)
-		views := make([]budgetView, len(bs))
-		for i, b := range bs {
-			views[i] = viewOfBudget(b)
-		}
-		if err := list(a, views, budgetColumns(), "no budgets: "+a.command("budgets", "set", "-h")); err != nil {
-			return err
-		}
-		if cut {
-			k := bs[len(bs)-1].BudgetKey
-			a.more(c, args, strings.Join([]string{k.Tenant, string(k.Kind), k.Name, string(k.Period)}, "/"))
-		}
-		return nil
+		return listPage(a, c, args, p, lister[ledger.Budget, budgetView]{
+			read: func(n int, after *ledger.Budget) ([]ledger.Budget, error) {
+				q := q
+				if q.Limit = n; after != nil {
+					q.After = after.BudgetKey
+				}
+				return st.Budgets(ctx, q)
+			},
+			view: func(b ledger.Budget) (budgetView, error) { return viewOfBudget(b), nil },
+			place: func(b ledger.Budget) string {
+				return strings.Join([]string{b.Tenant, string(b.Kind), b.Name, string(b.Period)}, "/")
+			},
+		}, budgetColumns(), "no budgets: "+a.command("budgets", "set", "-h"))
 	})
 }
 

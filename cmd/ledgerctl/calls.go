@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -21,9 +23,11 @@ func (a *app) callsCommand() *cobra.Command {
 var callStatuses = [...]string{"started", "progress", "finished", "error", "blocked", "in_doubt", "resolved"}
 
 type callsFlags struct {
-	filter ledger.CallFilter
-	run    string
-	page   page
+	filter       ledger.CallFilter
+	run, agent   string
+	queued       queuedIn
+	from, before events.RunID // of queued
+	page         page
 }
 
 func (a *app) callsListCommand() *cobra.Command {
@@ -43,6 +47,9 @@ is still open, of where it stands. With --all every transition is a row.`,
 	fs.StringVar(&f.filter.Tool, "tool", "", "tool")
 	fs.StringVar(&f.filter.Status, "status", "", "one of "+strings.Join(callStatuses[:], ", "))
 	fs.StringVar(&f.filter.Tenant, "tenant", "", "tenant")
+	fs.StringVar(&f.filter.Owner, "owner", "", "owner of the run")
+	fs.StringVar(&f.agent, "agent", "", "agent of the run")
+	f.queued.add(c)
 	fs.BoolVar(&f.filter.All, "all", false, "every transition, also of calls that have ended")
 	f.page.add(c, "this RUN/SEQ")
 	listFlags[callView](a, c)
@@ -57,31 +64,38 @@ func (a *app) callsList(c *cobra.Command, args []string, f callsFlags) error {
 	if s := f.filter.Status; s != "" && !slices.Contains(callStatuses[:], s) {
 		return usagef("--status %q: want one of %s", s, strings.Join(callStatuses[:], ", "))
 	}
+	var err error
+	if f.from, f.before, err = f.queued.bounds(a); err != nil {
+		return err
+	}
 	ctx := c.Context()
 	return a.withLedger(ctx, func(st ledger.Store) error {
-		var err error
 		if f.filter.Run, f.filter.BeforeRun, f.filter.BeforeSeq, err = a.rowsOf(ctx, st, f.run, f.page); err != nil {
 			return err
 		}
-		f.filter.Limit = f.page.limit + 1
-		rs, err := st.Calls(ctx, f.filter)
-		if err != nil {
-			return err
-		}
-		rs, cut := cutPage(rs, f.page.limit)
-		views := make([]callView, len(rs))
-		for i, r := range rs {
-			views[i] = newCallView(r)
-		}
-		if err := list(a, views, a.callColumns(true), "no such tool calls"); err != nil {
-			return err
-		}
-		if cut {
-			last := rs[len(rs)-1]
-			a.more(c, args, last.Run.String()+"/"+strconv.FormatUint(last.Seq, 10))
-		}
-		return nil
+		return listPage(a, c, args, f.page, a.callLister(ctx, st, f), a.callColumns(true), "no such tool calls")
 	})
+}
+
+// callLister reads the calls that the flags select, those of the newest run first.
+func (a *app) callLister(ctx context.Context, st ledger.Store, f callsFlags) lister[ledger.CallRecord, callView] {
+	if b := f.before; !b.IsZero() && lower(f.filter.BeforeRun, b) == b {
+		f.filter.BeforeRun, f.filter.BeforeSeq = b, 0
+	}
+	run := func(r ledger.CallRecord) events.RunID { return r.Run }
+	return lister[ledger.CallRecord, callView]{
+		read: func(n int, after *ledger.CallRecord) ([]ledger.CallRecord, error) {
+			q := f.filter
+			if q.Limit = n; after != nil {
+				q.BeforeRun, q.BeforeSeq = after.Run, after.Seq
+			}
+			return st.Calls(ctx, q)
+		},
+		past:  func(r ledger.CallRecord) bool { return string(r.Run[:]) < string(f.from[:]) },
+		keep:  byAgent(ctx, st, f.agent, run),
+		view:  func(r ledger.CallRecord) (callView, error) { return newCallView(r), nil },
+		place: func(r ledger.CallRecord) string { return r.Run.String() + "/" + strconv.FormatUint(r.Seq, 10) },
+	}
 }
 
 // callColumns are those of a list over runs, or of one run's calls.

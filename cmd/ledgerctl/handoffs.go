@@ -29,6 +29,7 @@ type handoffView struct {
 func (a *app) handoffsCommand() *cobra.Command {
 	var tenant, run string
 	var all bool
+	var narrow narrowing
 	var p page
 	c := &cobra.Command{
 		Use:   "handoffs",
@@ -45,7 +46,7 @@ and child runs. --all also lists those that were completed or whose time was up.
 			}
 			ctx := c.Context()
 			return a.withLedger(ctx, func(st ledger.Store) error {
-				f := ledger.HandoffFilter{Tenant: tenant, States: []ledger.HandoffState{ledger.HandoffOpen}, Limit: p.limit + 1}
+				f := ledger.HandoffFilter{Tenant: tenant, States: []ledger.HandoffState{ledger.HandoffOpen}}
 				if all {
 					f.States = nil
 				}
@@ -62,28 +63,26 @@ and child runs. --all also lists those that were completed or whose time was up.
 						return usagef("--after: %w", err)
 					}
 				}
-				hs, err := st.Handoffs(ctx, f)
-				if err != nil {
-					return err
-				}
-				hs, cut := cutPage(hs, p.limit)
-				views := make([]handoffView, len(hs))
-				for i, h := range hs {
-					views[i] = viewHandoff(h)
-				}
-				if err := list(a, views, a.handoffColumns(), "nothing is awaited from outside"); err != nil {
-					return err
-				}
-				if cut {
-					a.more(c, args, hs[len(hs)-1].Token.String())
-				}
-				return nil
+				return listPage(a, c, args, p, lister[ledger.Handoff, handoffView]{
+					read: func(n int, after *ledger.Handoff) ([]ledger.Handoff, error) {
+						q := f
+						if q.Limit = n; after != nil {
+							q.After = after.Token
+						}
+						return st.Handoffs(ctx, q)
+					},
+					keep: both(is(narrow.tool, func(h ledger.Handoff) string { return h.Tool }),
+						byAgent(ctx, st, narrow.agent, func(h ledger.Handoff) events.RunID { return h.Run })),
+					view:  func(h ledger.Handoff) (handoffView, error) { return viewHandoff(h), nil },
+					place: func(h ledger.Handoff) string { return h.Token.String() },
+				}, a.handoffColumns(), "nothing is awaited from outside")
 			})
 		},
 	}
 	fs := c.Flags()
 	fs.StringVar(&tenant, "tenant", "", "tenant")
 	fs.StringVar(&run, "run", "", "run")
+	narrow.add(c)
 	fs.BoolVar(&all, "all", false, "also those that are not awaited any more")
 	p.add(c, "this token")
 	listFlags[handoffView](a, c)

@@ -12,7 +12,8 @@ import (
 )
 
 func (a *app) indoubtCommand() *cobra.Command {
-	var tenant string
+	var tenant, owner string
+	var narrow narrowing
 	var p page
 	c := &cobra.Command{
 		Use:   "indoubt",
@@ -23,21 +24,23 @@ whether it took effect. Look where it would have taken effect, then resolve it.
 		Example: `  ledgerctl indoubt
   ledgerctl indoubt -o jsonl | jq -r .op_key`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, args []string) error { return a.indoubt(c, args, tenant, p) },
+		RunE: func(c *cobra.Command, args []string) error { return a.indoubt(c, args, tenant, owner, narrow, p) },
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "tenant")
+	c.Flags().StringVar(&owner, "owner", "", "owner of the run")
+	narrow.add(c)
 	p.add(c, "this op key")
 	listFlags[effectView](a, c)
 	return c
 }
 
-func (a *app) indoubt(c *cobra.Command, args []string, tenant string, p page) error {
+func (a *app) indoubt(c *cobra.Command, args []string, tenant, owner string, narrow narrowing, p page) error {
 	if err := p.check(); err != nil {
 		return err
 	}
 	ctx := c.Context()
 	return a.withLedger(ctx, func(st ledger.Store) error {
-		f := ledger.EffectFilter{Tenant: tenant, States: []events.EffectState{events.EffectInDoubt}, Limit: p.limit + 1}
+		f := ledger.EffectFilter{Tenant: tenant, Owner: owner, States: []events.EffectState{events.EffectInDoubt}}
 		if p.after != "" {
 			e, err := a.findEffect(ctx, st, p.after)
 			if err != nil {
@@ -45,16 +48,21 @@ func (a *app) indoubt(c *cobra.Command, args []string, tenant string, p page) er
 			}
 			f.After = e.OpKey
 		}
-		es, err := st.Effects(ctx, f)
+		views, next, err := lister[ledger.Effect, effectView]{
+			read: func(n int, after *ledger.Effect) ([]ledger.Effect, error) {
+				q := f
+				if q.Limit = n; after != nil {
+					q.After = after.OpKey
+				}
+				return st.Effects(ctx, q)
+			},
+			keep: both(is(narrow.tool, func(e ledger.Effect) string { return e.Tool }),
+				byAgent(ctx, st, narrow.agent, func(e ledger.Effect) events.RunID { return e.Run })),
+			view:  func(e ledger.Effect) (effectView, error) { return a.effectView(ctx, st, e) },
+			place: func(e ledger.Effect) string { return e.OpKey.String() },
+		}.page(a, p)
 		if err != nil {
 			return err
-		}
-		es, cut := cutPage(es, p.limit)
-		views := make([]effectView, len(es))
-		for i, e := range es {
-			if views[i], err = a.effectView(ctx, st, e); err != nil {
-				return err
-			}
 		}
 		if err := list(a, views, a.doubtColumns(), "nothing is in doubt"); err != nil {
 			return err
@@ -65,8 +73,8 @@ func (a *app) indoubt(c *cobra.Command, args []string, tenant string, p page) er
 			}
 			a.howToResolve(views)
 		}
-		if cut {
-			a.more(c, args, es[len(es)-1].OpKey.String())
+		if next != "" {
+			a.more(c, args, next)
 		}
 		return nil
 	})

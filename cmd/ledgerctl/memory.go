@@ -108,7 +108,7 @@ func (a *app) memoryListCommand() *cobra.Command {
 					return usagef("--after %q: want the number that the last page said", p.after)
 				}
 			}
-			filter.Tenant, filter.Limit = f.tenant, p.limit+1
+			filter.Tenant = f.tenant
 			ctx := c.Context()
 			return a.withMemory(ctx, func(st ledger.Store, m *memorydb.Store) error {
 				if run != "" {
@@ -118,11 +118,17 @@ func (a *app) memoryListCommand() *cobra.Command {
 					}
 					filter.Run = id
 				}
-				all, err := m.Notes(ctx, filter)
-				if err != nil {
-					return err
-				}
-				return a.listNotes(c, args, f, all, p.limit)
+				return listPage(a, c, args, p, lister[memorydb.Note, noteView]{
+					read: func(n int, after *memorydb.Note) ([]memorydb.Note, error) {
+						q := filter
+						if q.Limit = n; after != nil {
+							q.Before = after.ID
+						}
+						return m.Notes(ctx, q)
+					},
+					view:  viewOfNote,
+					place: func(n memorydb.Note) string { return strconv.FormatInt(n.ID, 10) },
+				}, a.noteColumns(), "no such notes of tenant "+strconv.Quote(f.tenant))
 			})
 		},
 	}
@@ -137,22 +143,6 @@ func (a *app) memoryListCommand() *cobra.Command {
 	p.add(c, "this number")
 	listFlags[noteView](a, c)
 	return c
-}
-
-func (a *app) listNotes(c *cobra.Command, args []string, f memoryFlags, all []memorydb.Note, limit int) error {
-	all, cut := cutPage(all, limit)
-	views := make([]noteView, len(all))
-	for i, n := range all {
-		var err error
-		if views[i], err = viewOfNote(n); err != nil {
-			return err
-		}
-	}
-	if err := list(a, views, a.noteColumns(), "no such notes of tenant "+strconv.Quote(f.tenant)); err != nil || !cut {
-		return err
-	}
-	a.more(c, args, strconv.FormatInt(all[len(all)-1].ID, 10))
-	return nil
 }
 
 func (a *app) noteColumns() []column[noteView] {

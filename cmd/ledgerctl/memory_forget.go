@@ -149,23 +149,22 @@ func (a *app) memoryLogCommand() *cobra.Command {
 				}
 			}
 			return a.withMemory(c.Context(), func(_ ledger.Store, m *memorydb.Store) error {
-				all, err := m.Removals(c.Context(), f.tenant, before, p.limit+1)
-				if err != nil {
-					return err
-				}
-				all, cut := cutPage(all, p.limit)
-				views := make([]removalView, len(all))
-				for i, r := range all {
-					views[i] = removalView{r.ID, r.At, r.By, r.Reason, r.Root, "", r.Notes, r.Moments, r.Digest.String()}
-					if !r.Locus.IsZero() {
-						views[i].Note = r.Locus.String()
-					}
-				}
-				if err := list(a, views, removalColumns(), "nothing was forgotten in tenant "+strconv.Quote(f.tenant)); err != nil || !cut {
-					return err
-				}
-				a.more(c, args, strconv.FormatInt(all[len(all)-1].ID, 10))
-				return nil
+				return listPage(a, c, args, p, lister[memorydb.Removal, removalView]{
+					read: func(n int, after *memorydb.Removal) ([]memorydb.Removal, error) {
+						if after != nil {
+							before = after.ID
+						}
+						return m.Removals(c.Context(), f.tenant, before, n)
+					},
+					view: func(r memorydb.Removal) (removalView, error) {
+						v := removalView{r.ID, r.At, r.By, r.Reason, r.Root, "", r.Notes, r.Moments, r.Digest.String()}
+						if !r.Locus.IsZero() {
+							v.Note = r.Locus.String()
+						}
+						return v, nil
+					},
+					place: func(r memorydb.Removal) string { return strconv.FormatInt(r.ID, 10) },
+				}, removalColumns(), "nothing was forgotten in tenant "+strconv.Quote(f.tenant))
 			})
 		},
 	}

@@ -356,11 +356,3 @@ func (p *page) check() error {
 	p.cursor = ""
 	return err
 }
-
-// cutPage drops the row beyond the page and says whether there was one.
-func cutPage[T any](rows []T, limit int) ([]T, bool) {
-	if len(rows) <= limit {
-		return rows, false
-	}
-	return rows[:limit], true
-}

@@ -38,12 +38,13 @@ type app struct {
 	now          func() time.Time
 	caller       func() string  // who runs the command
 	flags        *pflag.FlagSet // the persistent ones, as given
+	scan         int            // rows that one page of a filtered list looks at
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, now func() time.Time) *app {
 	return &app{
 		in: stdin, out: stdout, err: stderr, term: terminalOf(stdout), now: now, caller: caller, output: formatTable,
-		times: timesAuto, ask: askerOf(stdin, stderr),
+		times: timesAuto, ask: askerOf(stdin, stderr), scan: maxScan,
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ func (a *app) runsCommand() *cobra.Command {
 type runsFlags struct {
 	filter ledger.RunFilter
 	states []string
+	tool   string
+	queued queuedIn
 	page   page
 }
 
@@ -40,6 +43,8 @@ func (a *app) runsListCommand() *cobra.Command {
 	fs.StringVar(&f.filter.Tenant, "tenant", "", "tenant")
 	fs.StringVar(&f.filter.Queue, "queue", "", "queue")
 	fs.StringVar(&f.filter.Owner, "owner", "", "owner")
+	fs.StringVar(&f.tool, "tool", "", "only runs that called this tool")
+	f.queued.add(c)
 	f.page.add(c, "this run")
 	listFlags[runView](a, c)
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -63,32 +68,41 @@ func (a *app) runsList(c *cobra.Command, args []string, f runsFlags) error {
 		}
 		f.filter.States = append(f.filter.States, ledger.State(s))
 	}
+	var err error
+	if f.filter.Since, f.filter.Until, err = f.queued.read(a); err != nil {
+		return err
+	}
 	ctx := c.Context()
 	return a.withLedger(ctx, func(st ledger.Store) error {
-		var err error
 		if f.page.after != "" {
 			if f.filter.Before, err = a.findRun(ctx, st, f.page.after); err != nil {
 				return err
 			}
 		}
-		f.filter.Limit = f.page.limit + 1
-		rs, err := st.Summaries(ctx, f.filter)
-		if err != nil {
-			return err
-		}
-		rs, cut := cutPage(rs, f.page.limit)
-		views := make([]runView, len(rs))
-		for i, r := range rs {
-			views[i] = a.runView(r)
-		}
-		if err := list(a, views, a.runColumns(), "no such runs"); err != nil {
-			return err
-		}
-		if cut {
-			a.more(c, args, rs[len(rs)-1].ID.String())
-		}
-		return nil
+		return listPage(a, c, args, f.page, a.runLister(ctx, st, f), a.runColumns(), "no such runs")
 	})
+}
+
+// runLister reads the runs that the flags select, the newest first.
+func (a *app) runLister(ctx context.Context, st ledger.Store, f runsFlags) lister[ledger.Summary, runView] {
+	l := lister[ledger.Summary, runView]{
+		read: func(n int, after *ledger.Summary) ([]ledger.Summary, error) {
+			q := f.filter
+			if q.Limit = n; after != nil {
+				q.Before = after.ID
+			}
+			return st.Summaries(ctx, q)
+		},
+		view:  func(s ledger.Summary) (runView, error) { return a.runView(s), nil },
+		place: func(s ledger.Summary) string { return s.ID.String() },
+	}
+	if f.tool != "" {
+		l.keep = func(s ledger.Summary) (bool, error) {
+			cs, err := st.Calls(ctx, ledger.CallFilter{Run: s.ID, Tool: f.tool, All: true, Limit: 1})
+			return len(cs) > 0, err
+		}
+	}
+	return l
 }
 
 func (a *app) runColumns() []column[runView] {

@@ -11,6 +11,8 @@ import (
 func (a *app) runsDeadCommand() *cobra.Command {
 	var f ledger.DeadFilter
 	var p page
+	var queued queuedIn
+	var owner string
 	c := &cobra.Command{
 		Use:   "dead",
 		Short: "Lists runs that failed and that nothing tries again, newest first",
@@ -21,31 +23,31 @@ func (a *app) runsDeadCommand() *cobra.Command {
 			if err := p.check(); err != nil {
 				return err
 			}
+			from, before, err := queued.bounds(a)
+			if err != nil {
+				return err
+			}
 			ctx := c.Context()
 			return a.withLedger(ctx, func(st ledger.Store) error {
-				var err error
 				if p.after != "" {
 					if f.Before, err = a.findRun(ctx, st, p.after); err != nil {
 						return err
 					}
 				}
-				f.Limit = p.limit + 1
-				rs, err := st.Dead(ctx, f)
-				if err != nil {
-					return err
-				}
-				rs, cut := cutPage(rs, p.limit)
-				views := make([]runView, len(rs))
-				for i, r := range rs {
-					views[i] = a.runView(ledger.Summary{Run: r})
-				}
-				if err := list(a, views, a.deadColumns(), "no dead runs"); err != nil {
-					return err
-				}
-				if cut {
-					a.more(c, args, rs[len(rs)-1].ID.String())
-				}
-				return nil
+				f.Before = lower(f.Before, before)
+				return listPage(a, c, args, p, lister[ledger.Run, runView]{
+					read: func(n int, after *ledger.Run) ([]ledger.Run, error) {
+						q := f
+						if q.Limit = n; after != nil {
+							q.Before = after.ID
+						}
+						return st.Dead(ctx, q)
+					},
+					past:  func(r ledger.Run) bool { return string(r.ID[:]) < string(from[:]) },
+					keep:  is(owner, func(r ledger.Run) string { return r.Owner }),
+					view:  func(r ledger.Run) (runView, error) { return a.runView(ledger.Summary{Run: r}), nil },
+					place: func(r ledger.Run) string { return r.ID.String() },
+				}, a.deadColumns(), "no dead runs")
 			})
 		},
 	}
@@ -53,6 +55,8 @@ func (a *app) runsDeadCommand() *cobra.Command {
 	fs.StringVar(&f.Agent, "agent", "", "agent")
 	fs.StringVar(&f.Tenant, "tenant", "", "tenant")
 	fs.StringVar(&f.Queue, "queue", "", "queue")
+	fs.StringVar(&owner, "owner", "", "owner")
+	queued.add(c)
 	p.add(c, "this run")
 	listFlags[runView](a, c)
 	return c

@@ -51,7 +51,7 @@ func (a *app) noSchedule(id ledger.ScheduleID, err error) error {
 
 func (a *app) schedulesListCommand() *cobra.Command {
 	var p page
-	var tenant string
+	var tenant, agent, queue, owner string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "Lists schedules: when they fire next, what they fired last, what is wrong",
@@ -67,7 +67,7 @@ note      paused, cannot fire, or how many fires made no run of their own, and w
 			if err := p.check(); err != nil {
 				return err
 			}
-			f := ledger.ScheduleFilter{Tenant: tenant, Limit: p.limit + 1}
+			f := ledger.ScheduleFilter{Tenant: tenant}
 			if p.after != "" {
 				after, name, ok := strings.Cut(p.after, "/")
 				if !ok {
@@ -77,24 +77,26 @@ note      paused, cannot fire, or how many fires made no run of their own, and w
 			}
 			ctx := c.Context()
 			return a.withLedger(ctx, func(st ledger.Store) error {
-				cs, err := st.Schedules(ctx, f)
-				if err != nil {
-					return err
-				}
-				cs, cut := cutPage(cs, p.limit)
-				views := make([]scheduleView, len(cs))
-				for i, s := range cs {
-					views[i] = viewOfSchedule(s)
-				}
-				if err := list(a, views, a.scheduleColumns(), "no schedules ("+a.command("schedules", "put", "-h")+")"); err != nil || !cut {
-					return err
-				}
-				a.more(c, nil, cs[len(cs)-1].ID().String())
-				return nil
+				return listPage(a, c, nil, p, lister[ledger.ScheduleState, scheduleView]{
+					read: func(n int, after *ledger.ScheduleState) ([]ledger.ScheduleState, error) {
+						q := f
+						if q.Limit = n; after != nil {
+							q.After = after.ID()
+						}
+						return st.Schedules(ctx, q)
+					},
+					keep: both(is(agent, func(s ledger.ScheduleState) string { return s.Run.Agent }), is(queue, func(s ledger.ScheduleState) string { return s.Run.Queue }),
+						is(owner, func(s ledger.ScheduleState) string { return s.Run.Owner })),
+					view:  func(s ledger.ScheduleState) (scheduleView, error) { return viewOfSchedule(s), nil },
+					place: func(s ledger.ScheduleState) string { return s.ID().String() },
+				}, a.scheduleColumns(), "no schedules ("+a.command("schedules", "put", "-h")+")")
 			})
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "only this tenant's")
+	c.Flags().StringVar(&agent, "agent", "", "agent of the runs")
+	c.Flags().StringVar(&queue, "queue", "", "queue of the runs")
+	c.Flags().StringVar(&owner, "owner", "", "owner of the runs")
 	p.add(c, "TENANT/NAME")
 	listFlags[scheduleView](a, c)
 	return c

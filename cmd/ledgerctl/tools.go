@@ -88,6 +88,7 @@ func (a *app) switchCommand(verb string, mode ledger.SwitchMode, short, long str
 
 func (a *app) toolsListCommand() *cobra.Command {
 	var f ledger.SwitchFilter
+	var tool string
 	var p page
 	c := &cobra.Command{
 		Use:   "list",
@@ -99,7 +100,6 @@ func (a *app) toolsListCommand() *cobra.Command {
 			if err := p.check(); err != nil {
 				return err
 			}
-			f.Limit = p.limit + 1
 			if p.after != "" {
 				n, err := strconv.ParseInt(p.after, 10, 64)
 				if err != nil || n < 0 {
@@ -109,30 +109,27 @@ func (a *app) toolsListCommand() *cobra.Command {
 			}
 			ctx := c.Context()
 			return a.withLedger(ctx, func(st ledger.Store) error {
-				ws, err := st.Switches(ctx, f)
-				if err != nil {
-					return err
-				}
-				ws, cut := cutPage(ws, p.limit)
-				views := make([]switchView, len(ws))
-				for i, w := range ws {
-					views[i] = newSwitchView(w)
-				}
 				none := "every tool is on"
 				if f.All {
 					none = "no tool was ever switched"
 				}
-				if err := list(a, views, a.switchColumns(), none); err != nil {
-					return err
-				}
-				if cut {
-					a.more(c, args, strconv.FormatInt(ws[len(ws)-1].Seq, 10))
-				}
-				return nil
+				return listPage(a, c, args, p, lister[ledger.Switch, switchView]{
+					read: func(n int, after *ledger.Switch) ([]ledger.Switch, error) {
+						q := f
+						if q.Limit = n; after != nil {
+							q.After = after.Seq
+						}
+						return st.Switches(ctx, q)
+					},
+					keep:  is(tool, func(w ledger.Switch) string { return w.Tool }),
+					view:  func(w ledger.Switch) (switchView, error) { return newSwitchView(w), nil },
+					place: func(w ledger.Switch) string { return strconv.FormatInt(w.Seq, 10) },
+				}, a.switchColumns(), none)
 			})
 		},
 	}
 	c.Flags().StringVar(&f.Tenant, "tenant", "", "tenant")
+	c.Flags().StringVar(&tool, "tool", "", "tool")
 	c.Flags().BoolVar(&f.All, "all", false, "every change ever made, oldest first")
 	p.add(c, "this change")
 	listFlags[switchView](a, c)
