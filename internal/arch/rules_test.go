@@ -130,6 +130,7 @@ var packages = map[string]string{
 	"e2e/...":                      "...",
 	"bench/...":                    "...",
 	"docs":                         "", // tests that do what pages say
+	"deploy":                       "", // configuration, and tests that read it; see docs/decisions/0042
 	"examples/...":                 "examples/... runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
 }
 
@@ -177,7 +178,7 @@ var modules = map[string]string{
 	"github.com/dop251/goja":                   "tools/sandbox/javascript",
 	"github.com/coregx/ahocorasick":            "redact",
 	"github.com/goccy/go-yaml":                 "agents cmd/...",
-	"gopkg.in/yaml.v3":                         "internal/strictyaml agents internal/arch cmd/...",
+	"gopkg.in/yaml.v3":                         "internal/strictyaml agents deploy cmd/...",
 	"github.com/robfig/cron/v3":                "ledger",        // the parser; see docs/decisions/0007
 	"github.com/rogpeppe/go-internal/diff":     "cmd/ledgerctl", // of two versions of an artifact
 	"github.com/itchyny/gojq":                  "cmd/ledgerctl", // --jq; see docs/decisions/0040
@@ -211,7 +212,9 @@ var modulesInTests = map[string]string{
 
 // testModules may be imported by tests alone.
 const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/rapid " +
-	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal"
+	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal " +
+	// What dashboards ask, what is served, and docker-compose.yml, by the readers that they are for; see docs/decisions/0042.
+	"github.com/prometheus/prometheus github.com/prometheus/common github.com/prometheus/client_model github.com/compose-spec/compose-go/v2"
 
 // conformance is what is test code although its files are not named _test.go.
 const conformance = "events/eventstest model/modeltest model/internal/wiretest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv internal/testenv/modelserver internal/telemetry/otlptest e2e/... bench/..."

@@ -80,6 +80,7 @@ func (t *Telemetry) newMeters() *meters {
 	t.report(err)
 	ms.cost, err = m.Float64Counter(MetricCost, api.WithUnit("{USD}"), api.WithDescription("Cost of model calls that have a price. The ledger has it to the pico-dollar."))
 	t.report(err)
+	ms.takeovers.Add(context.Background(), 0) // there from the start: Prometheus cannot see an increase from nothing
 	return ms
 }
 
