@@ -40,6 +40,23 @@ func (s *scoped) narrow(tenant, owner *string) bool {
 	return true
 }
 
+// nothing reports whether there is nothing to list: the filter asks for what p
+// may not see, or for a run that is another's, which is looked up as one that is
+// not there, and no more.
+func (s *scoped) nothing(ctx context.Context, tenant, owner *string, run events.RunID) (bool, error) {
+	if !s.narrow(tenant, owner) {
+		return true, nil
+	}
+	if run.IsZero() || s.p.All() {
+		return false, nil
+	}
+	_, err := s.Run(ctx, run)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return true, nil
+	}
+	return false, err
+}
+
 // Run implements [RunReader].
 func (s *scoped) Run(ctx context.Context, id events.RunID) (ledger.Run, error) {
 	r, err := s.st.Run(ctx, id)
@@ -114,8 +131,8 @@ func (s *scoped) Verify(ctx context.Context, run events.RunID, f func(ledger.Fin
 
 // Calls implements [CallReader].
 func (s *scoped) Calls(ctx context.Context, f ledger.CallFilter) ([]ledger.CallRecord, error) {
-	if !s.narrow(&f.Tenant, &f.Owner) {
-		return nil, nil
+	if none, err := s.nothing(ctx, &f.Tenant, &f.Owner, f.Run); none || err != nil {
+		return nil, err
 	}
 	return s.st.Calls(ctx, f)
 }
@@ -130,8 +147,8 @@ func (s *scoped) ModelCalls(ctx context.Context, run events.RunID) ([]ledger.Mod
 
 // Costs implements [CallReader].
 func (s *scoped) Costs(ctx context.Context, f ledger.CostFilter) ([]ledger.CostRow, error) {
-	if !s.narrow(&f.Tenant, &f.Owner) {
-		return nil, nil
+	if none, err := s.nothing(ctx, &f.Tenant, &f.Owner, f.Run); none || err != nil {
+		return nil, err
 	}
 	return s.st.Costs(ctx, f)
 }
@@ -146,8 +163,8 @@ func (s *scoped) ToolUses(ctx context.Context, f ledger.ToolFilter) ([]ledger.To
 
 // Effects implements [EffectReader]. The place to go on from must be one that p sees.
 func (s *scoped) Effects(ctx context.Context, f ledger.EffectFilter) ([]ledger.Effect, error) {
-	if !s.narrow(&f.Tenant, &f.Owner) {
-		return nil, nil
+	if none, err := s.nothing(ctx, &f.Tenant, &f.Owner, f.Run); none || err != nil {
+		return nil, err
 	}
 	if !f.After.IsZero() {
 		if _, err := s.effect(ctx, f.After); err != nil {
@@ -210,8 +227,8 @@ func (s *scoped) Waiting(ctx context.Context, opKey events.Hash) ([]ledger.Run, 
 
 // Approvals implements [DecisionReader].
 func (s *scoped) Approvals(ctx context.Context, f ledger.ApprovalFilter) ([]ledger.Approval, error) {
-	if !s.narrow(&f.Tenant, &f.Owner) {
-		return nil, nil
+	if none, err := s.nothing(ctx, &f.Tenant, &f.Owner, f.Run); none || err != nil {
+		return nil, err
 	}
 	return s.st.Approvals(ctx, f)
 }
@@ -235,8 +252,8 @@ func (s *scoped) Approval(ctx context.Context, id events.ID) (ledger.Approval, e
 
 // Artifacts implements [ContentReader].
 func (s *scoped) Artifacts(ctx context.Context, f ledger.ArtifactFilter) ([]ledger.ArtifactVersion, error) {
-	if !s.narrow(&f.Tenant, &f.Owner) {
-		return nil, nil
+	if none, err := s.nothing(ctx, &f.Tenant, &f.Owner, f.Run); none || err != nil {
+		return nil, err
 	}
 	return s.st.Artifacts(ctx, f)
 }
