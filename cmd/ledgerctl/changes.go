@@ -25,11 +25,7 @@ func (a *app) changes(c *cobra.Command) {
 				return err
 			}
 		}
-		if !a.dry {
-			return nil
-		}
-		a.opts.DryRun = true
-		if a.output == formatTable {
+		if a.dry && a.output == formatTable {
 			a.out = &prefixed{to: a.out, prefix: "dry run: "}
 		}
 		return nil
@@ -41,6 +37,14 @@ func (a *app) changesItself(c *cobra.Command) {
 	mark(c, annChanges, "true")
 	c.Flags().BoolVar(&a.dry, "dry-run", false, "says what would be done, and changes nothing")
 	c.Flags().BoolVar(&a.yes, "yes", false, "does not ask, also before what cannot be taken back")
+	inner := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		a.opts.DryRun = a.dry
+		if inner != nil {
+			return inner(c, args)
+		}
+		return nil
+	}
 }
 
 // confirm asks a person at a terminal before what cannot be taken back. Without one
