@@ -43,6 +43,10 @@ type ModelCallStarted struct {
 	Tools []string `json:"tools"`
 	// Endpoint is the one of a pool that is asked; empty = the model has but one.
 	Endpoint string `json:"endpoint,omitempty"`
+	// Provider is whose the model is, as far as its client knows: openai, anthropic, …;
+	// Server is the host that is asked, where that is not the provider's own.
+	Provider string `json:"provider,omitempty"`
+	Server   string `json:"server,omitempty"`
 	// Purpose is what the call is for, other than the turn's answer; empty = that.
 	Purpose string `json:"purpose,omitempty"`
 	// Compacts is the part of the transcript that a compaction is of.

@@ -91,9 +91,10 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 	}
 	req.Endpoint = route.Endpoint
 	req.AttemptID = fmt.Sprintf("%s.e%d.t%d.a%d", s.run.ID, s.lease.Epoch, c.turn, attempt)
+	provider := model.ProviderOf(c.model, route.Endpoint)
 	ps := []events.Payload{events.ModelCallStarted{
 		Turn: c.turn, Attempt: attempt, Model: req.Model, RequestHash: hash, Messages: len(req.Messages), Tools: c.tools,
-		Endpoint: route.Endpoint, Purpose: c.purpose(), Compacts: c.compacts,
+		Endpoint: route.Endpoint, Provider: provider.Name, Server: provider.Server, Purpose: c.purpose(), Compacts: c.compacts,
 	}}
 	if begun < c.turn {
 		ps = append([]events.Payload{events.TurnStarted{Turn: c.turn}}, ps...)

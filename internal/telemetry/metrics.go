@@ -126,19 +126,19 @@ func (m *meters) count(s *trace.Span) {
 }
 
 func (m *meters) countModel(ctx context.Context, s *trace.Span, took float64) {
-	set := with(s, trace.OperationName, trace.RequestModel, trace.ResponseModel, trace.ErrorType)
+	set := with(s, trace.OperationName, trace.ProviderName, trace.ServerAddress, trace.RequestModel, trace.ResponseModel, trace.ErrorType)
 	m.model.Record(ctx, took, set)
 	for kind, key := range map[string]string{"input": trace.InputTokens, "output": trace.OutputTokens} {
 		if n, ok := s.Attr(key).(int64); ok {
-			m.tokens.Record(ctx, float64(n), with(s, trace.OperationName, trace.RequestModel, trace.ResponseModel),
+			m.tokens.Record(ctx, float64(n), with(s, trace.OperationName, trace.ProviderName, trace.ServerAddress, trace.RequestModel, trace.ResponseModel),
 				api.WithAttributes(attribute.String("gen_ai.token.type", kind)))
 		}
 	}
 	switch usd, ok := dollars(s); {
 	case ok:
-		m.cost.Add(ctx, usd, with(s, trace.RequestModel, trace.ResponseModel))
+		m.cost.Add(ctx, usd, with(s, trace.ProviderName, trace.RequestModel, trace.ResponseModel))
 	case s.Attr(trace.InputTokens) != nil || s.Attr(trace.UsageMissing) != nil:
-		m.unpriced.Add(ctx, 1, with(s, trace.RequestModel, trace.ResponseModel))
+		m.unpriced.Add(ctx, 1, with(s, trace.ProviderName, trace.RequestModel, trace.ResponseModel))
 	}
 }
 

@@ -49,7 +49,7 @@ func oneRun(t *testing.T) (*eventstest.Run, []events.Sealed) {
 		events.RunQueued{Agent: "refunds", Input: json.RawMessage(`"canary-input"`), ClientKey: "k", Queue: "default", Owner: "ada", Root: r.ID},
 		events.RunStarted{Worker: "w", Agent: "refunds", Model: "m1", Loop: "singleshot", Tools: []events.ToolBinding{}},
 		events.TurnStarted{Turn: 1},
-		events.ModelCallStarted{Turn: 1, Attempt: 1, Model: "m1", Tools: []string{"refund"}},
+		events.ModelCallStarted{Turn: 1, Attempt: 1, Model: "m1", Tools: []string{"refund"}, Provider: "azure.ai.openai", Server: "shop.openai.azure.com"},
 		events.ModelCallFinished{
 			Turn: 1, Attempt: 1, Model: "m1", ServedModel: "m1-b", Text: "canary-answer", StopReason: "tool_use", RequestID: "req_1", Cost: &price,
 			Usage:     events.Usage{Input: 10, CacheRead: 90, CacheWrite: 4, Output: 5, Reasoning: 2},

@@ -14,6 +14,10 @@ func (f *Fold) model(e events.Event) {
 	case events.ModelCallStarted:
 		s := f.span(Model(f.run, p.Turn, p.Attempt), f.under(), Chat+" "+p.Model, Client, e.Time,
 			Attr{OperationName, Chat}, Attr{RequestModel, p.Model}, Attr{Turn, int64(p.Turn)}, Attr{Attempt, int64(p.Attempt)})
+		if whose := provider(p); whose != nil {
+			f.asked[s.ID] = whose
+			s.Attrs = append(s.Attrs, whose...)
+		}
 		f.start(s)
 	case events.ModelCallFinished:
 		s := f.answered(Model(f.run, p.Turn, p.Attempt), e.Time, p.LatencyMS, p.Model, p.Turn, p.Attempt)
@@ -44,14 +48,28 @@ func (f *Fold) model(e events.Event) {
 // answered is the open span of an attempt; for an outcome that came late, when its
 // span had ended as interrupted, a span of its own, so that what it cost is told once.
 func (f *Fold) answered(id SpanID, at time.Time, ms int64, model string, turn, attempt int) *Span {
+	whose := f.asked[id]
+	delete(f.asked, id)
 	if s := f.open[id]; s != nil {
 		delete(f.open, id)
 		return s
 	}
 	s := f.span(derive("late", id[:], number(int(f.seq))), f.under(), Chat+" "+model, Client, at.Add(-time.Duration(ms)*time.Millisecond), //nolint:gosec // a count
 		Attr{OperationName, Chat}, Attr{RequestModel, model}, Attr{Turn, int64(turn)}, Attr{Attempt, int64(attempt)})
+	s.Attrs = append(s.Attrs, whose...)
 	s.Links = append(s.Links, Link{f.parent.Trace, id, "late outcome of"})
 	return s
+}
+
+// provider is whom a call asks; nil if that was not recorded.
+func provider(p events.ModelCallStarted) (as []Attr) {
+	if p.Provider != "" {
+		as = append(as, Attr{ProviderName, p.Provider})
+	}
+	if p.Server != "" {
+		as = append(as, Attr{ServerAddress, p.Server})
+	}
+	return as
 }
 
 func usage(u events.Usage) []Attr {

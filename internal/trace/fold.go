@@ -23,8 +23,9 @@ type Fold struct {
 	root   *Span
 	common []Attr // of every span
 	open   map[SpanID]*Span
-	lease  *Span // of the holder, nil between two
-	last   Link  // the lease before
+	asked  map[SpanID][]Attr // whom model calls without an outcome ask
+	lease  *Span             // of the holder, nil between two
+	last   Link              // the lease before
 	parked *Span
 	doubts map[events.CallID]*Span
 	seq    uint64
@@ -33,7 +34,7 @@ type Fold struct {
 
 // New returns the fold of a run that nothing is known of.
 func New(run events.RunID, o Options) *Fold {
-	return &Fold{run: run, opt: o, open: map[SpanID]*Span{}, doubts: map[events.CallID]*Span{}}
+	return &Fold{run: run, opt: o, open: map[SpanID]*Span{}, asked: map[SpanID][]Attr{}, doubts: map[events.CallID]*Span{}}
 }
 
 // Seq is that of the last event folded.

@@ -5,6 +5,7 @@ package trace
 const (
 	OperationName    = "gen_ai.operation.name"
 	ProviderName     = "gen_ai.provider.name"
+	ServerAddress    = "server.address" // where it is not the provider's own
 	AgentName        = "gen_ai.agent.name"
 	AgentVersion     = "gen_ai.agent.version" // the definition's hash
 	ConversationID   = "gen_ai.conversation.id"

@@ -119,6 +119,9 @@ func (m *Model) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "anthropic.Model("+m.cfg.Model+")")
 }
 
+// Provider implements [model.Provided].
+func (m *Model) Provider() model.Provider { return model.ProviderAt(m.cfg.BaseURL, "anthropic") }
+
 // Call implements [model.Model].
 func (m *Model) Call(ctx context.Context, r model.Request) (model.Response, error) {
 	return m.Stream(ctx, r, nil)

@@ -128,6 +128,9 @@ func (m *Model) Format(f fmt.State, _ rune) {
 // fields that others refuse.
 func (m *Model) official() bool { return m.cfg.BaseURL == "" }
 
+// Provider implements [model.Provided].
+func (m *Model) Provider() model.Provider { return model.ProviderAt(m.cfg.BaseURL, "openai") }
+
 // Call implements [model.Model].
 func (m *Model) Call(ctx context.Context, r model.Request) (model.Response, error) {
 	return m.Stream(ctx, r, nil)

@@ -49,6 +49,9 @@ func Load(path string) (*Model, error) {
 	return Parse(filepath.Base(path), b)
 }
 
+// Provider implements [model.Provided]: it is nobody's.
+func (m *Model) Provider() model.Provider { return model.Provider{Name: "scripted"} }
+
 // Call answers r. Errors are [*model.Error]: those the policy injects, kind
 // "script_exhausted" if it has no answer, kind "invalid_request" if an answer
 // refers to something that is not in the conversation. A context that ends is
