@@ -6,7 +6,7 @@ func (a *app) devCommand() *cobra.Command {
 	var w workerFlags
 	c := &cobra.Command{
 		Use:   "dev",
-		Short: "Everything in one process: embedded NATS, SQLite, one worker, one projector",
+		Short: "Everything in one process: embedded NATS, SQLite, one worker, one projector, the page",
 		Example: `  runner dev --dir .daybook --agents ./examples/hello --policy hello=./examples/hello/policy.yaml
   runner submit --dir .daybook --agent hello --input '"world"' --key hello-1 --wait`,
 		Args: noArgs,
@@ -19,6 +19,7 @@ func (a *app) devCommand() *cobra.Command {
 	}
 	w.add(c)
 	a.addHealth(c.Flags())
+	a.page.add(c.Flags())
 	w.prompts.add(c.Flags(), ".")
 	return c
 }

@@ -20,6 +20,7 @@ type app struct {
 	logLevel string
 	sealKey  string
 	health   string // address; empty = not served
+	page     pageFlags
 	in       io.Reader
 	out, err io.Writer
 	flags    *pflag.FlagSet // of the command that runs; set before it does

@@ -124,6 +124,11 @@ func (a *app) work(ctx context.Context, w *workerFlags, project bool) error {
 		return err
 	}
 	defer stop()
+	unserve, err := a.servePage(ctx, log, sys)
+	if err != nil {
+		return err
+	}
+	defer unserve()
 	cfg, err := k.open(ctx, sys)
 	if err != nil {
 		return err

@@ -179,9 +179,9 @@ var modules = map[string]string{
 	"github.com/coregx/ahocorasick":            "redact",
 	"github.com/goccy/go-yaml":                 "agents cmd/...",
 	"gopkg.in/yaml.v3":                         "internal/strictyaml agents deploy cmd/...",
-	"github.com/robfig/cron/v3":                "ledger",        // the parser; see docs/decisions/0007
-	"github.com/rogpeppe/go-internal/diff":     "cmd/ledgerctl", // of two versions of an artifact
-	"github.com/itchyny/gojq":                  "cmd/ledgerctl", // --jq; see docs/decisions/0040
+	"github.com/robfig/cron/v3":                "ledger",                  // the parser; see docs/decisions/0007
+	"github.com/rogpeppe/go-internal/diff":     "cmd/ledgerctl ledger/ui", // of two versions of an artifact
+	"github.com/itchyny/gojq":                  "cmd/ledgerctl",           // --jq; see docs/decisions/0040
 	"github.com/spf13/cobra":                   "cmd/...",
 	"github.com/vbauerster/mpb/v8":             "cmd/ledgerctl", // bars of progress on a terminal
 	"github.com/spf13/pflag":                   "cmd/...",       // cobra's own flags

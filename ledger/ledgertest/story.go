@@ -127,8 +127,14 @@ func tellDoubt(t *testing.T, h Harness) (events.RunID, events.Hash) {
 	a.opening()
 	a.asks(1, "I refund it.", "refund")
 	v := a.want(ledger.Execute, refund(order(8)))
-	b := a.successor()
+	a.flush()
+	a.crash()
+	b := tryTake(t, h, a.run)
+	if b == nil {
+		t.Fatal("nobody can take the run over")
+	}
 	b.note(events.RunResumed{Worker: b.worker, Epoch: b.lease.Epoch, BaseSeq: b.seq, BaseHash: b.prev})
+	b.absorb(b.facts...)
 	b.flush()
 	h.Advance(callTimeout) // nobody can act for it any more
 	b.note(events.RunParked{Reason: events.ParkInDoubt, OpKey: v.Ref.OpKey})

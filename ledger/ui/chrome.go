@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/daybookhq/daybook/ledger/ui/access"
 )
 
 // chrome is what stands around every page.
@@ -14,27 +16,35 @@ type chrome struct {
 	theme             string // dark, light or empty: as the system has it
 	now               time.Time
 	files             files
-	who               string // empty: nobody has said who they are
-	inbox             int64  // what waits for a person; negative = not known
+	who               access.Principal
+	read              access.Reader // of what who may see
+	acts              bool          // anything can be done at all
+	inbox             int64         // what waits for a person; negative = not known
 }
 
-func (p *page) chrome(r *http.Request) chrome {
-	c := chrome{base: p.Base, path: p.Base + r.URL.RequestURI(), now: p.Now(), files: p.files, inbox: -1}
+func (p *page) chrome(r *http.Request, who access.Principal) *chrome {
+	c := &chrome{base: p.Base, path: p.Base + r.URL.RequestURI(), now: p.Now(), files: p.files, inbox: -1, who: who, read: access.Scoped(p.Store, who), acts: p.acts != nil}
 	if k, err := r.Cookie(themeCookie); err == nil && (k.Value == "dark" || k.Value == "light") {
 		c.theme = k.Value
 	}
-	c.inbox = p.waiting(r.Context())
 	return c
 }
 
-// waiting counts what waits for a person, over all tenants; negative if it is not known.
-func (p *page) waiting(ctx context.Context) int64 {
-	v, err := p.Store.Vitals(ctx)
+// waiting counts what waits for a person; negative if it is not known, as for those
+// who do not see everything.
+func (c *chrome) waiting(ctx context.Context) int64 {
+	if !c.who.All() {
+		return -1
+	}
+	v, err := c.read.Vitals(ctx)
 	if err != nil {
 		return -1 // the page itself says that the ledger is away
 	}
 	return v.InDoubt.Count + v.Approvals.Count
 }
+
+// may reports whether what needs a scope is offered.
+func (c chrome) may(s access.Scope) bool { return c.acts && c.who.Can(s) }
 
 // to is an address on this page; words are escaped as parts of a path.
 func (c chrome) to(words ...string) string {

@@ -60,3 +60,10 @@ func chosen(is bool) templ.Attributes {
 	}
 	return templ.Attributes{"aria-current": "true"}
 }
+
+func openIf(is bool) templ.Attributes {
+	if !is {
+		return templ.Attributes{}
+	}
+	return templ.Attributes{"open": true}
+}

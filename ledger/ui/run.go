@@ -15,19 +15,20 @@ type runHead struct {
 	tab   string
 	again string // address to look again at; empty: it has ended, or was looked at often enough
 	every string
+	done  string // what was just done, in words
 }
 
 // head reads the run that an address names.
-func (p *page) head(ctx context.Context, r *http.Request, c chrome, tab string) (runHead, error) {
+func (p *page) head(ctx context.Context, r *http.Request, c *chrome, tab string) (runHead, error) {
 	id, err := events.ParseRunID(r.PathValue("run"))
 	if err != nil {
 		return runHead{}, badQuery("a run", r.PathValue("run"), "Want the 26 characters that the list of runs shows.")
 	}
-	s, err := p.summary(ctx, id)
+	s, err := c.summary(ctx, id)
 	if err != nil {
 		return runHead{}, err
 	}
-	h := runHead{Summary: s, tab: tab, every: every(p.Refresh)}
+	h := runHead{Summary: s, tab: tab, every: every(p.Refresh), done: doneWords[r.URL.Query().Get("done")]}
 	if n := polls(r.URL.Query()); !s.State.Ended() && p.Refresh > 0 && n < maxPolls {
 		q := r.URL.Query()
 		q.Set("polls", strconv.Itoa(n+1))
@@ -37,12 +38,12 @@ func (p *page) head(ctx context.Context, r *http.Request, c chrome, tab string) 
 }
 
 // summary is a run with its totals.
-func (p *page) summary(ctx context.Context, id events.RunID) (ledger.Summary, error) {
-	r, err := p.Store.Run(ctx, id)
+func (c *chrome) summary(ctx context.Context, id events.RunID) (ledger.Summary, error) {
+	r, err := c.read.Run(ctx, id)
 	if err != nil {
 		return ledger.Summary{}, err
 	}
-	list, err := p.Store.Summaries(ctx, ledger.RunFilter{Before: above(id), Limit: 1})
+	list, err := c.read.Summaries(ctx, ledger.RunFilter{Before: above(id), Limit: 1})
 	if err != nil {
 		return ledger.Summary{}, err
 	}
@@ -63,17 +64,17 @@ func above(r events.RunID) events.RunID {
 	return r
 }
 
-func (p *page) run(ctx context.Context, r *http.Request, c chrome) (shown, error) {
+func (p *page) run(ctx context.Context, r *http.Request, c *chrome) (shown, error) {
 	h, err := p.head(ctx, r, c, "waterfall")
 	if err != nil {
 		return shown{}, err
 	}
-	w, err := p.fold(ctx, h.ID, c.now)
+	w, err := c.fold(ctx, h.ID)
 	if err != nil {
 		return shown{}, err
 	}
 	over := w.overview()
 	n, _ := strconv.Atoi(r.URL.Query().Get("page"))
 	w.cutTo(n - 1)
-	return shown{h.Agent + " " + tail(h.ID), runPage(c, h, waterfallView(c, h, w, over))}, nil
+	return shown{h.Agent + " " + tail(h.ID), runPage(*c, h, waterfallView(*c, h, w, over))}, nil
 }

@@ -2,14 +2,19 @@ package ui
 
 import (
 	"fmt"
+	"math/big"
+	"strings"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/ledger"
 )
 
 // runTab is one of the pages about a run.
 type runTab struct{ path, name string }
 
-var runTabs = []runTab{{"waterfall", "Waterfall"}}
+var runTabs = []runTab{
+	{"waterfall", "Waterfall"}, {"cost", "Cost"}, {"artifacts", "Artifacts"}, {"tree", "Tree"}, {"events", "Events"}, {"record", "Record"},
+}
 
 func (t runTab) link(c chrome, h runHead) string {
 	if t.path == "waterfall" {
@@ -77,3 +82,31 @@ func (w *waterfall) pages() int { return max((w.total+actsPerPage-1)/actsPerPage
 func (w *waterfall) link(c chrome, h runHead, n int) string {
 	return c.with(c.to("runs", h.ID.String()), "page", fmt.Sprint(n))
 }
+
+// depthOf names how deep a run of a tree stands, for the stylesheet.
+func depthOf(n int) string { return fmt.Sprint(min(n, 6)) }
+
+// limitWords are what bounds a queue.
+func limitWords(l ledger.QueueLimit) string {
+	var parts []string
+	if l.MaxRunning > 0 {
+		parts = append(parts, count(l.MaxRunning)+" at once")
+	}
+	if l.MaxPerKey > 0 {
+		parts = append(parts, count(l.MaxPerKey)+" per key")
+	}
+	if l.Rate > 0 {
+		parts = append(parts, count(l.Rate)+" in any "+took(l.Per))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// before is where the page of events before one begins.
+func before(from uint64) string {
+	if from <= eventsPage {
+		return "1"
+	}
+	return fmt.Sprint(from - eventsPage)
+}
+
+func picoOf(p events.PicoUSD) *big.Int { return big.NewInt(int64(p)) }

@@ -72,10 +72,10 @@ func (q runQuery) filter(now time.Time) (f ledger.RunFilter, err error) {
 		f.States = append(f.States, ledger.State(s))
 	}
 	if f.Since, err = moment(q.since, now); err != nil {
-		return f, badQuery("since", q.since, "Want a date such as 2026-11-30, a moment such as 2026-11-30T15:00, or how long ago: 2h, 7d.")
+		return f, badQuery("since", q.since, whenSay)
 	}
 	if f.Until, err = moment(q.until, now); err != nil {
-		return f, badQuery("until", q.until, "Want a date such as 2026-11-30, a moment such as 2026-11-30T15:00, or how long ago: 2h, 7d.")
+		return f, badQuery("until", q.until, whenSay)
 	}
 	if q.before != "" {
 		if f.Before, err = events.ParseRunID(q.before); err != nil {
@@ -122,10 +122,10 @@ type runList struct {
 	quiet bool
 }
 
-func (p *page) runs(ctx context.Context, r *http.Request, c chrome) (shown, error) {
+func (p *page) runs(ctx context.Context, r *http.Request, c *chrome) (shown, error) {
 	q := readRunQuery(r.URL.Query())
 	if q.id != "" {
-		if id, err := p.findRun(ctx, q.id); err == nil {
+		if id, err := c.findRun(ctx, q.id); err == nil {
 			return shown{}, elsewhere(c.to("runs", id.String()))
 		} else if q.id != "" {
 			return shown{}, err
@@ -135,7 +135,7 @@ func (p *page) runs(ctx context.Context, r *http.Request, c chrome) (shown, erro
 	if err != nil {
 		return shown{}, err
 	}
-	rows, err := p.Store.Summaries(ctx, f)
+	rows, err := c.read.Summaries(ctx, f)
 	if err != nil {
 		return shown{}, err
 	}
@@ -153,11 +153,11 @@ func (p *page) runs(ctx context.Context, r *http.Request, c chrome) (shown, erro
 			l.again = c.to("runs") + "?" + v.Encode()
 		}
 	}
-	return shown{"Runs", runsPage(c, l)}, nil
+	return shown{"Runs", runsPage(*c, l)}, nil
 }
 
 // findRun reads a run's id, or the beginning or end of one, of those that are newest.
-func (p *page) findRun(ctx context.Context, s string) (events.RunID, error) {
+func (c *chrome) findRun(ctx context.Context, s string) (events.RunID, error) {
 	if id, err := events.ParseRunID(s); err == nil {
 		return id, nil
 	}
@@ -165,7 +165,7 @@ func (p *page) findRun(ctx context.Context, s string) (events.RunID, error) {
 	if len(s) < least || strings.Trim(s, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") != "" {
 		return events.RunID{}, badQuery("a run", s, fmt.Sprintf("Give the 26 characters of a run's id, or %d or more of its beginning or end.", least))
 	}
-	rs, err := p.Store.Summaries(ctx, ledger.RunFilter{Limit: 1000})
+	rs, err := c.read.Summaries(ctx, ledger.RunFilter{Limit: 1000})
 	if err != nil {
 		return events.RunID{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/ledger/ui/access"
 )
 
 // policy lets a page load our own files and nothing else, and run no script that
@@ -50,10 +51,19 @@ func (e *problem) Error() string { return e.title + ": " + e.say }
 
 var errNoPage = &problem{http.StatusNotFound, "There is no such page", "The address may be mistyped. The list of runs is a good place to begin."}
 
-// shows makes a route of what gathers a page.
-func (p *page) shows(gather func(context.Context, *http.Request, chrome) (shown, error)) http.Handler {
+// gather reads what a page shows, for the principal of its chrome.
+type gather func(context.Context, *http.Request, *chrome) (shown, error)
+
+// shows makes a route of what gathers a page. Nobody sees anything without a name.
+func (p *page) shows(gather gather) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := p.chrome(r)
+		who, known := access.From(r.Context())
+		c := p.chrome(r, who)
+		if !known || !who.Can(access.Read) {
+			p.fails(w, r, c, &problem{http.StatusUnauthorized, "Nobody has said who you are", "Whoever embeds this page names its guard, or puts the principal into the context."})
+			return
+		}
+		c.inbox = c.waiting(r.Context())
 		s, err := gather(r.Context(), r, c)
 		if err != nil {
 			p.fails(w, r, c, err)
@@ -63,7 +73,7 @@ func (p *page) shows(gather func(context.Context, *http.Request, chrome) (shown,
 	})
 }
 
-func (p *page) writes(w http.ResponseWriter, r *http.Request, status int, c chrome, s shown) {
+func (p *page) writes(w http.ResponseWriter, r *http.Request, status int, c *chrome, s shown) {
 	c.title = s.title
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Vary", "Cookie, HX-Request")
@@ -71,14 +81,14 @@ func (p *page) writes(w http.ResponseWriter, r *http.Request, status int, c chro
 	if r.Method == http.MethodHead {
 		return
 	}
-	if err := layout(c, s.body).Render(r.Context(), w); err != nil {
+	if err := layout(*c, s.body).Render(r.Context(), w); err != nil {
 		p.Logger.WarnContext(r.Context(), "page not written to its end", "path", r.URL.Path, "error", err)
 	}
 }
 
 // fails shows why there is no page. What the database says stays in the log: it
 // may name hosts and roles.
-func (p *page) fails(w http.ResponseWriter, r *http.Request, c chrome, err error) {
+func (p *page) fails(w http.ResponseWriter, r *http.Request, c *chrome, err error) {
 	var why *problem
 	var other *redirect
 	switch {
@@ -88,6 +98,20 @@ func (p *page) fails(w http.ResponseWriter, r *http.Request, c chrome, err error
 	case errors.As(err, &why):
 	case errors.Is(err, ledger.ErrNotFound):
 		why = &problem{http.StatusNotFound, "Nothing has this name", "It is not in this ledger, or not yours to see. The list of runs shows what is."}
+	case errors.Is(err, access.ErrForbidden):
+		why = &problem{http.StatusForbidden, "You may not do that", "Reading is allowed; this needs a token that can resolve, or approve."}
+	case errors.Is(err, access.ErrReason):
+		why = &problem{http.StatusBadRequest, "Say why", "The record keeps it, and a model may read it: 1 to 2,000 bytes of plain text. Go back, and nothing is lost."}
+	case errors.Is(err, ledger.ErrDecided):
+		why = &problem{http.StatusConflict, "It is decided already", "Somebody was faster. The run shows who, and what they said."}
+	case errors.Is(err, ledger.ErrExpired):
+		why = &problem{http.StatusConflict, "Its time is over", "The request expired before it was answered: the call was refused, and the model told so."}
+	case errors.Is(err, ledger.ErrEnded):
+		why = &problem{http.StatusConflict, "The run has ended", "There is nothing to do about it any more."}
+	case errors.Is(err, ledger.ErrNotQuiescent):
+		why = &problem{http.StatusConflict, "An attempt may still be acting", "Before its time is over only \"it took effect\" can be said, or anything with the box for it ticked: the record says so then."}
+	case errors.Is(err, ledger.ErrNotInDoubt):
+		why = &problem{http.StatusConflict, "It is settled already", "Late evidence came, or somebody was faster. The call shows which."}
 	case errors.Is(err, context.DeadlineExceeded):
 		why = &problem{http.StatusServiceUnavailable, "That took too long", "The ledger did not answer in time. Narrow the filter, or try again in a moment."}
 	case errors.Is(err, ledger.ErrSchema):
@@ -100,7 +124,7 @@ func (p *page) fails(w http.ResponseWriter, r *http.Request, c chrome, err error
 	if why.status >= http.StatusInternalServerError {
 		p.Logger.ErrorContext(r.Context(), "page", "path", r.URL.Path, "error", err)
 	}
-	p.writes(w, r, why.status, c, shown{why.title, sorry(c, why)})
+	p.writes(w, r, why.status, c, shown{why.title, sorry(*c, why)})
 }
 
 // theme keeps how a person wants the page to look, and goes back to where they were.

@@ -8,19 +8,10 @@ import (
 	"time"
 )
 
-// Serve answers on l until ctx ends, and closes it: with bounds for clients that
-// are slow or send too much. Answers under way then get a second. It returns nil
-// when ctx ended.
-func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second,
-		WriteTimeout:      45 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-	}
+// Serve serves on l until ctx ends, and closes it. Answers under way then get a
+// second. It returns nil when ctx ended. srv has the handler and the bounds:
+// [access.Guard.Server] makes one.
+func Serve(ctx context.Context, l net.Listener, srv *http.Server) error {
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	select {
@@ -36,18 +27,4 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		return err
 	}
 	return nil
-}
-
-// Loopback reports whether only this machine can reach an address to listen on. A
-// name counts as what it is in any host's own list: localhost alone.
-func Loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

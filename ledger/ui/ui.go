@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/ledger/ui/access"
+	"github.com/daybookhq/daybook/redact"
 )
 
 // ErrOptions: the options do not fit together; the text says how.
@@ -19,6 +21,12 @@ var ErrOptions = errors.New("wrong options for the page")
 type Options struct {
 	// Store is the ledger. Required. The page never closes it.
 	Store ledger.Store
+	// Guard stands in front of every page and says who asks. Without one, whoever
+	// embeds the page puts the principal into the context ([access.With]): who is
+	// nobody sees nothing, and nothing can be done, only read.
+	Guard *access.Guard
+	// Redactor redacts what people write who do something; nil = [redact.New] with its defaults.
+	Redactor *redact.Redactor
 	// Base is the path below which the page is mounted, such as "/daybook"; empty is
 	// the root. Whoever mounts it there strips the prefix ([http.StripPrefix]).
 	Base string
@@ -40,6 +48,7 @@ type Options struct {
 type page struct {
 	Options
 	files files
+	acts  *access.Acts // nil: nothing can be done
 }
 
 // New returns the page. Errors: [ErrOptions].
@@ -70,7 +79,15 @@ func New(o Options) (http.Handler, error) {
 	if p.files, err = readFiles(); err != nil {
 		return nil, err
 	}
-	return p.secured(p.routes()), nil
+	h := p.secured(p.routes())
+	if o.Guard == nil {
+		return h, nil
+	}
+	if o.Redactor == nil {
+		o.Redactor = redact.New(redact.Config{})
+	}
+	p.acts = o.Guard.Acts(o.Store, o.Redactor)
+	return o.Guard.Wrap(h), nil
 }
 
 func (p *page) routes() http.Handler {
@@ -80,9 +97,18 @@ func (p *page) routes() http.Handler {
 	})
 	m.HandleFunc("GET /assets/{name}", p.asset)
 	m.HandleFunc("GET /theme/{theme}", p.theme)
-	m.Handle("GET /runs", p.shows(p.runs))
-	m.Handle("GET /runs/{run}", p.shows(p.run))
-	m.Handle("/", p.shows(func(context.Context, *http.Request, chrome) (shown, error) {
+	for path, gather := range map[string]gather{
+		"/runs": p.runs, "/runs/{run}": p.run, "/runs/{run}/cost": p.runCost,
+		"/runs/{run}/artifacts": p.artifacts, "/runs/{run}/tree": p.tree, "/runs/{run}/events": p.events, "/runs/{run}/events/{seq}": p.event,
+		"/runs/{run}/calls/{call}": p.call, "/runs/{run}/record": p.runRecord,
+		"/inbox": p.inbox, "/costs": p.costs, "/queues": p.queues, "/record": p.record,
+	} {
+		m.Handle("GET "+path, p.shows(gather))
+	}
+	m.Handle("POST /approvals/{approval}", p.shows(p.decide))
+	m.Handle("POST /effects/{effect}", p.shows(p.resolve))
+	m.Handle("POST /runs/{run}/cancel", p.shows(p.cancel))
+	m.Handle("/", p.shows(func(context.Context, *http.Request, *chrome) (shown, error) {
 		return shown{}, errNoPage
 	}))
 	return m

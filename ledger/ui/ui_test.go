@@ -18,6 +18,7 @@ import (
 	"github.com/daybookhq/daybook/ledger/postgres"
 	"github.com/daybookhq/daybook/ledger/sqlite"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
+	"github.com/daybookhq/daybook/ledger/ui/access"
 	"github.com/daybookhq/daybook/migrations"
 	"github.com/daybookhq/daybook/redact"
 )
@@ -80,8 +81,9 @@ func openPostgres(t *testing.T) ledgertest.Harness {
 
 // site is a page over a ledger, as a browser sees it.
 type site struct {
-	t *testing.T
-	h http.Handler
+	t   *testing.T
+	h   http.Handler
+	who access.Principal
 }
 
 func open(t *testing.T, h ledgertest.Harness, change ...func(*Options)) site {
@@ -98,13 +100,13 @@ func open(t *testing.T, h ledgertest.Harness, change ...func(*Options)) site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return site{t, page}
+	return site{t, page, access.Principal{Name: "ann", Scopes: []access.Scope{access.Read}}}
 }
 
 func (s site) ask(r *http.Request) *http.Response {
 	s.t.Helper()
 	w := httptest.NewRecorder()
-	s.h.ServeHTTP(w, r)
+	s.h.ServeHTTP(w, r.WithContext(access.With(r.Context(), s.who)))
 	return w.Result()
 }
 

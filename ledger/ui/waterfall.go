@@ -63,13 +63,13 @@ type waterfall struct {
 }
 
 // fold reads a run's events as a trace.
-func (p *page) fold(ctx context.Context, run events.RunID, now time.Time) (*waterfall, error) {
+func (c *chrome) fold(ctx context.Context, run events.RunID) (*waterfall, error) {
 	f := trace.New(run, trace.Options{})
 	var spans []trace.Span
 	w := &waterfall{}
 	n := 0
 	var last time.Time
-	err := p.Store.Events(ctx, run, 1, func(s events.Sealed) error {
+	err := c.read.Events(ctx, run, 1, func(s events.Sealed) error {
 		if n++; n > maxEvents {
 			w.cut = true
 			return errEnough
@@ -87,7 +87,7 @@ func (p *page) fold(ctx context.Context, run events.RunID, now time.Time) (*wate
 	}
 	open := map[trace.SpanID]bool{}
 	if n > 0 && !f.Ended() {
-		at := now
+		at := c.now
 		if at.Before(last) {
 			at = last
 		}

@@ -107,7 +107,7 @@ func (f Flags) Serve(ctx context.Context, o ui.Options, red *redact.Redactor, lo
 	if err != nil {
 		return err
 	}
-	o.Logger = log
+	o.Logger, o.Guard, o.Redactor = log, g, red
 	h, err := ui.New(o)
 	if err != nil {
 		return err
@@ -117,5 +117,5 @@ func (f Flags) Serve(ctx context.Context, o ui.Options, red *redact.Redactor, lo
 		return err
 	}
 	said(url)
-	return ui.Serve(ctx, l, g.Wrap(h))
+	return ui.Serve(ctx, l, g.Server(h))
 }
