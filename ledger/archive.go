@@ -285,5 +285,6 @@ type Verifier interface {
 	// density, prev, epochs and times non-decreasing, extracted columns equal
 	// the bytes, each run_resumed base equal to run_epochs and the event at it,
 	// set-aside rows beyond a later epoch's base, projections folded to the top.
+	// For all runs also: sums by day are those of the calls.
 	Verify(ctx context.Context, run events.RunID, f func(Finding) error) (VerifyReport, error)
 }

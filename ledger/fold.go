@@ -62,6 +62,7 @@ const (
 type Rows struct {
 	Calls     []CallRecord
 	Models    []ModelCallRow // each seq once, in its newest form
+	Settled   []ModelCallRow // of Models, what was stored before: rows without an outcome
 	Artifacts []Artifact
 	Versions  []ArtifactVersion
 
@@ -85,6 +86,14 @@ func (r *Rows) put(m ModelCallRow) {
 	}
 	r.model[k] = len(r.Models)
 	r.Models = append(r.Models, m)
+}
+
+// settle replaces a row that had no outcome.
+func (r *Rows) settle(was, m ModelCallRow) {
+	if _, ok := r.model[modelRowKey{was.Run, was.Seq}]; !ok {
+		r.Settled = append(r.Settled, was)
+	}
+	r.put(m)
 }
 
 // Fold folds the events of one run, in order, into the rows of the projections.

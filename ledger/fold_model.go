@@ -47,13 +47,14 @@ func (f *Fold) settleModel(e events.Event, turn, attempt int, state string, out 
 			found = i
 		}
 	}
-	var row ModelCallRow
+	var row, was ModelCallRow
 	if found < 0 {
 		row = ModelCallRow{Run: f.Run, Seq: e.Seq, Turn: turn, Attempt: attempt, Epoch: e.Epoch, Tenant: e.Tenant, Owner: f.Totals.Owner, Trace: clean(e.Trace)}
 		state = "late"
 		f.Totals.ModelCalls++
 	} else {
-		row = f.models[found].row
+		was = f.models[found].row
+		row = was
 		if f.models[found].dead {
 			state = "late"
 		}
@@ -61,7 +62,11 @@ func (f *Fold) settleModel(e events.Event, turn, attempt int, state string, out 
 	}
 	fill(&row)
 	row.State, row.At = state, e.Time
-	out.put(row)
+	if found < 0 {
+		out.put(row)
+	} else {
+		out.settle(was, row)
+	}
 
 	if row.Usage != nil {
 		f.Totals.InputTokens += row.Usage.Input

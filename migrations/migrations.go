@@ -77,6 +77,21 @@ func To(ctx context.Context, d Dialect, db *sql.DB, version int64) error {
 	return nil
 }
 
+// Again takes one step back and forward again, whatever came after it. It is for
+// tests of what a step makes of a ledger that is in use.
+func Again(ctx context.Context, d Dialect, db *sql.DB, version int64) error {
+	p, err := provider(d, db)
+	if err != nil {
+		return err
+	}
+	for _, forward := range []bool{false, true} {
+		if _, err := p.ApplyVersion(ctx, version, forward); err != nil {
+			return fmt.Errorf("take step %d of %s again: %w", version, d, err)
+		}
+	}
+	return nil
+}
+
 // Down takes every step back, and all data with it. It is for tests.
 func Down(ctx context.Context, d Dialect, db *sql.DB) error {
 	p, err := provider(d, db)

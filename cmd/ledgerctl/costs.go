@@ -44,7 +44,8 @@ those whose outcome was not used. What nobody knows is not in the sum and is cou
 beside it: unpriced (no price known for the model that served), unmeasured (the tool
 did not say what it cost) and unsettled (asked, and no answer recorded).
 A day is that of the call, in UTC; days without a call stand between the others.
-A sum reads every call that it counts: over a large ledger bound it with --since.`,
+Sums are kept by day; those of a run, --by run, and of an --owner by model or tool read every
+call that they count: over a large ledger bound these with --since.`,
 		Example: `  ledgerctl costs
   ledgerctl costs --by model --tenant acme -o csv
   ledgerctl costs --by agent --since 2026-11-01 --until 2026-12-01

@@ -53,6 +53,8 @@ type Harness struct {
 	DB sqlstore.DB
 	// Advance moves the database's clock forward.
 	Advance func(d time.Duration)
+	// Again takes one step of the schema back and forward again.
+	Again func(version int64) error
 }
 
 // Test runs the suite; open makes a ledger of its own for each test.

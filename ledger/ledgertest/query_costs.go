@@ -286,4 +286,57 @@ func testCostsAddUp(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	w.check("after all were")
+	if n := h.count(t, `SELECT count(*) FROM cost_days WHERE model_calls < 0 OR tool_calls < 0 OR (model_calls = 0 AND (model_milli <> 0 OR model_pico <> 0)) OR (tool_calls = 0 AND (tool_milli <> 0 OR tool_pico <> 0))`); n > 0 {
+		t.Errorf("%d rows are counted out more often than in", n)
+	}
+	if err := h.Again(costDaysSchema); err != nil {
+		t.Fatal(err)
+	}
+	w.check("after the step that made cost_days of the calls of an earlier version")
+	w.steps(3)
+	w.project()
+	w.check("and as it goes on from there")
+	w.tampered()
 }
+
+// tampered: sums that were changed are found, and rebuilding makes them right, also
+// where it was the calls that were changed.
+func (w *costWorld) tampered() {
+	w.t.Helper()
+	for _, q := range []string{
+		`UPDATE cost_days SET model_pico = model_pico + 1 WHERE kind = 'model' AND run_day = '2026-01-30'`,
+		`UPDATE cost_days SET run_day = '2026-01-29' WHERE run_day = '2026-01-30'`,
+		`DELETE FROM cost_days WHERE run_day = '2026-02-03'`,
+		`UPDATE tool_call_records SET cost_pico = cost_pico - 1`,
+	} {
+		if n := w.h.sql(w.t, q); n == 0 {
+			w.t.Fatalf("%s changed nothing", q)
+		}
+		found := 0
+		_, err := w.h.Store.Verify(w.t.Context(), events.RunID{}, func(f ledger.Finding) error {
+			if f.Run.IsZero() && f.Kind == ledger.Tampered {
+				found++
+			}
+			return nil
+		})
+		if err != nil || found == 0 {
+			w.t.Errorf("%s: %d findings, %v", q, found, err)
+		}
+		if err := w.h.Store.Rebuild(w.t.Context(), events.RunID{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.check("rebuilt after " + q)
+		_, err = w.h.Store.Verify(w.t.Context(), events.RunID{}, func(f ledger.Finding) error {
+			if f.Run.IsZero() {
+				w.t.Errorf("rebuilt after %s: %s", q, f.Text)
+			}
+			return nil
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// costDaysSchema is the step that brought cost_days.
+const costDaysSchema = 11

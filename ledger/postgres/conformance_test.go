@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/daybookhq/daybook/internal/testenv"
 	"github.com/daybookhq/daybook/ledger/ledgertest"
@@ -41,5 +44,9 @@ func harness(t *testing.T) ledgertest.Harness {
 	}
 	return ledgertest.Harness{
 		Store: sqlstore.New(d, sqlstore.Config{Redactor: redact.New(redact.Config{})}), DB: d, Advance: advance,
+		Again: func(version int64) error {
+			db := stdlib.OpenDBFromPool(d.pool)
+			return errors.Join(migrations.Again(t.Context(), migrations.PostgreSQL, db, version), db.Close())
+		},
 	}
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/daybookhq/daybook/ledger/ledgertest"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
+	"github.com/daybookhq/daybook/migrations"
 	"github.com/daybookhq/daybook/redact"
 )
 
@@ -32,5 +34,12 @@ func harness(t *testing.T) ledgertest.Harness {
 		Store:   sqlstore.New(d, sqlstore.Config{Redactor: redact.New(redact.Config{})}),
 		DB:      d,
 		Advance: func(by time.Duration) { offset.Add(int64(by)) },
+		Again: func(version int64) error {
+			db, err := openDB(d.path, false)
+			if err != nil {
+				return err
+			}
+			return errors.Join(migrations.Again(t.Context(), migrations.SQLite3, db, version), db.Close())
+		},
 	}
 }

@@ -57,22 +57,20 @@ const servedBy = `CASE WHEN c.served_model = '' THEN c.model ELSE c.served_model
 func (s *Store) Costs(ctx context.Context, f ledger.CostFilter) ([]ledger.CostRow, error) {
 	var sums map[string]*ledger.CostRow
 	err := s.db.Read(ctx, func(ctx context.Context, tx Tx) error {
-		key, err := costKeyOf(tx, f.By)
-		if err != nil {
-			return err
-		}
 		sums = map[string]*ledger.CostRow{}
 		if f.By == "" {
 			costRow(sums, "")
 		}
-		if key.model != "" {
-			if err := sumModels(ctx, tx, f, key, sums); err != nil {
-				return fmt.Errorf("model calls: %w", err)
-			}
+		from, to, parts, ok := wholeDays(f)
+		if !ok {
+			return sumCalls(ctx, tx, f, sums)
 		}
-		if key.tool != "" {
-			if err := sumTools(ctx, tx, f, key, sums); err != nil {
-				return fmt.Errorf("tool calls: %w", err)
+		if err := sumDays(ctx, tx, f, from, to, sums); err != nil {
+			return fmt.Errorf("days: %w", err)
+		}
+		for _, part := range parts {
+			if err := sumCalls(ctx, tx, part, sums); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -86,6 +84,25 @@ func (s *Store) Costs(ctx context.Context, f ledger.CostFilter) ([]ledger.CostRo
 	}
 	slices.SortFunc(list, func(a, b ledger.CostRow) int { return cmp.Compare(a.Key, b.Key) })
 	return list, nil
+}
+
+// sumCalls sums single calls.
+func sumCalls(ctx context.Context, tx Tx, f ledger.CostFilter, sums map[string]*ledger.CostRow) error {
+	key, err := costKeyOf(tx, f.By)
+	if err != nil {
+		return err
+	}
+	if key.model != "" {
+		if err := sumModels(ctx, tx, f, key, sums); err != nil {
+			return fmt.Errorf("model calls: %w", err)
+		}
+	}
+	if key.tool != "" {
+		if err := sumTools(ctx, tx, f, key, sums); err != nil {
+			return fmt.Errorf("tool calls: %w", err)
+		}
+	}
+	return nil
 }
 
 func costRow(sums map[string]*ledger.CostRow, key string) *ledger.CostRow {
@@ -118,6 +135,9 @@ func costWhere(f ledger.CostFilter) (w where) {
 	}
 	if f.Owner != "" {
 		w.add("c.owner = $%d", f.Owner)
+		if f.Run.IsZero() { // no index of the calls knows owners
+			w.add("c.run_id IN (SELECT s.run_id FROM run_summaries s WHERE s.owner = $%d)", f.Owner)
+		}
 	}
 	return w
 }
@@ -130,28 +150,37 @@ func firstOf(t time.Time) (id events.RunID) {
 	return id
 }
 
+// modelCounts and toolCounts are what stands beside the sum of an amount.
+const (
+	modelCounts = `coalesce(sum(CASE WHEN c.state <> 'unsettled' AND c.cost_pico IS NULL AND (c.usage_missing OR c.input_tokens IS NOT NULL) THEN 1 ELSE 0 END), 0),
+		coalesce(sum(CASE WHEN c.state = 'unsettled' THEN 1 ELSE 0 END), 0),
+		CAST(coalesce(sum(c.input_tokens), 0) AS bigint), CAST(coalesce(sum(c.output_tokens), 0) AS bigint)`
+	toolCounts = `coalesce(sum(CASE WHEN c.cost_pico IS NULL THEN 1 ELSE 0 END), 0)`
+)
+
+// executedCalls are those that something was executed for: not what was blocked,
+// and not outcomes handed to another call, which were paid for where they were made.
+const executedCalls = `c.status IN ('finished','error','resolved') AND NOT c.repeated`
+
 func sumModels(ctx context.Context, tx Tx, f ledger.CostFilter, key costKey, sums map[string]*ledger.CostRow) error {
 	w := costWhere(f)
-	return sumRows(ctx, tx, f.By, `SELECT `+key.model+` AS k, `+sumCost+`, count(*),
-		coalesce(sum(CASE WHEN c.state <> 'unsettled' AND c.cost_pico IS NULL AND (c.usage_missing OR c.input_tokens IS NOT NULL) THEN 1 ELSE 0 END), 0),
-		coalesce(sum(CASE WHEN c.state = 'unsettled' THEN 1 ELSE 0 END), 0),
-		CAST(coalesce(sum(c.input_tokens), 0) AS bigint), CAST(coalesce(sum(c.output_tokens), 0) AS bigint)
+	return sumRows(ctx, tx, f.By, `SELECT `+key.model+` AS k, `+sumCost+`, count(*), `+modelCounts+`
 		FROM model_calls c`+key.join+w.String()+` GROUP BY k`, w.args, func(k string, v []int64) {
 		r := costRow(sums, k)
-		r.ModelCost, r.ModelCalls, r.Unpriced, r.Unsettled, r.InputTokens, r.OutputTokens = whole(v[0], v[1]), v[2], v[3], v[4], v[5], v[6]
+		r.ModelCost.Add(r.ModelCost, whole(v[0], v[1]))
+		r.ModelCalls, r.Unpriced, r.Unsettled = r.ModelCalls+v[2], r.Unpriced+v[3], r.Unsettled+v[4]
+		r.InputTokens, r.OutputTokens = r.InputTokens+v[5], r.OutputTokens+v[6]
 	}, 7)
 }
 
-// sumTools counts what was executed: not what was blocked, and not outcomes
-// handed to another call, which were paid for where they were made.
 func sumTools(ctx context.Context, tx Tx, f ledger.CostFilter, key costKey, sums map[string]*ledger.CostRow) error {
 	w := costWhere(f)
-	w.conditions = append(w.conditions, "c.status IN ('finished','error','resolved')", "NOT c.repeated")
-	return sumRows(ctx, tx, f.By, `SELECT `+key.tool+` AS k, `+sumCost+`, count(*),
-		coalesce(sum(CASE WHEN c.cost_pico IS NULL THEN 1 ELSE 0 END), 0)
+	w.conditions = append(w.conditions, executedCalls)
+	return sumRows(ctx, tx, f.By, `SELECT `+key.tool+` AS k, `+sumCost+`, count(*), `+toolCounts+`
 		FROM tool_call_records c`+key.join+w.String()+` GROUP BY k`, w.args, func(k string, v []int64) {
 		r := costRow(sums, k)
-		r.ToolCost, r.ToolCalls, r.Unmeasured = whole(v[0], v[1]), v[2], v[3]
+		r.ToolCost.Add(r.ToolCost, whole(v[0], v[1]))
+		r.ToolCalls, r.Unmeasured = r.ToolCalls+v[2], r.Unmeasured+v[3]
 	}, 4)
 }
 

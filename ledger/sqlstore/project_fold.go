@@ -120,7 +120,7 @@ func (b *batchTx) finish(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("move %d folds on: %w", len(rows), err)
 	}
-	return nil
+	return b.costs().write(ctx, b.tx)
 }
 
 // FoldBehind implements ledger.Projection. It goes round over the runs that are

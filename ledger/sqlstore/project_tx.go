@@ -57,6 +57,8 @@ type runWork struct {
 	wasTop     uint64 // before this transaction
 	incomplete string
 	open       []byte
+	queue      string
+	agent      string
 	bases      []epochBase // oldest first
 	arrivals   []arrival
 
@@ -184,19 +186,25 @@ func (b *batchTx) lock(ctx context.Context, ids []events.RunID) error {
 }
 
 func (b *batchTx) readBases(ctx context.Context, ids []events.RunID) error {
-	rows, err := b.tx.Query(ctx, `SELECT run_id, epoch, base_seq FROM run_epochs WHERE `+b.tx.InIDs("run_id", 1)+` ORDER BY run_id, epoch`, ids)
+	rows, err := b.tx.Query(ctx, `
+		SELECT r.id, r.queue, r.agent, coalesce(e.epoch, 0), coalesce(e.base_seq, 0) FROM runs r LEFT JOIN run_epochs e ON e.run_id = r.id
+		WHERE `+b.tx.InIDs("r.id", 1)+` ORDER BY r.id, e.epoch`, ids)
 	if err != nil {
 		return fmt.Errorf("read epochs: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var run events.RunID
+		var queue, agent string
 		var e epochBase
-		if err := rows.Scan(&run, &e.epoch, &e.seq); err != nil {
+		if err := rows.Scan(&run, &queue, &agent, &e.epoch, &e.seq); err != nil {
 			return fmt.Errorf("read epochs: %w", err)
 		}
 		if w := b.runs[run]; w != nil {
-			w.bases = append(w.bases, e)
+			w.queue, w.agent = queue, agent
+			if e.epoch > 0 {
+				w.bases = append(w.bases, e)
+			}
 		}
 	}
 	if err := rows.Err(); err != nil {

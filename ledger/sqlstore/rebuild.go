@@ -21,12 +21,22 @@ func (s *Store) RebuildWatched(ctx context.Context, run events.RunID, done func(
 	var sum int64
 	folded := func(n int) { sum += int64(n); done(sum) }
 	if !run.IsZero() {
-		return s.rebuild(ctx, run, folded)
+		if err := s.rebuild(ctx, run, folded); err != nil {
+			return err
+		}
+		return s.recount(ctx, runDayOf(run))
 	}
 	for after := (events.RunID{}); ; {
 		runs, err := s.foldedRuns(ctx, after)
-		if err != nil || len(runs) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(runs) == 0 {
+			days, err := s.callDays(ctx)
+			if err != nil {
+				return err
+			}
+			return s.recount(ctx, days...)
 		}
 		for _, r := range runs {
 			if err := s.rebuild(ctx, r, folded); err != nil {
@@ -69,17 +79,24 @@ func (s *Store) rebuild(ctx context.Context, run events.RunID, folded func(event
 		if _, err := lockFold(ctx, tx, run); err != nil {
 			return err
 		}
+		counted, err := uncount(ctx, tx, run)
+		if err != nil {
+			return err
+		}
 		for _, table := range []string{"tool_call_records", "model_calls", "artifacts", "artifact_versions", "run_summaries"} {
 			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE run_id = $1`, run); err != nil {
 				return fmt.Errorf("drop %s: %w", table, err)
 			}
 		}
-		_, err := tx.Exec(ctx, `
+		_, err = tx.Exec(ctx, `
 			UPDATE run_folds SET folded_seq = 0, open = $2,
 				top_seq = (SELECT coalesce(max(seq), 0) FROM events WHERE run_id = $1),
 				incomplete = CASE WHEN incomplete LIKE $3 THEN incomplete ELSE '' END
 			WHERE run_id = $1`, run, []byte{}, "%"+foldFork+"%")
-		return err
+		if err != nil {
+			return err
+		}
+		return counted.write(ctx, tx)
 	})
 	for err == nil {
 		var n int

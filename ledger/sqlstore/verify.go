@@ -30,7 +30,12 @@ func (s *Store) VerifyWatched(ctx context.Context, run events.RunID, done func(e
 	}
 	for after := (events.RunID{}); ; {
 		next, ok, err := s.nextRun(ctx, after)
-		if err != nil || !ok {
+		if err != nil {
+			return sum, err
+		}
+		if !ok {
+			wrong, err := s.verifyCosts(ctx, f)
+			sum.Tampered += wrong
 			return sum, err
 		}
 		before := sum.Events
