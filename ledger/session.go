@@ -39,7 +39,7 @@ func (o Origin) IsZero() bool { return o.Run.IsZero() }
 // SessionFilter selects sessions; zero fields select all.
 type SessionFilter struct {
 	Tenant, Owner string
-	// Before is the session after which a list goes on: of its tenant, older than it.
+	// Before is the session behind which a list goes on.
 	Before *Session
 	Limit  int // 0 = 50
 }

@@ -127,7 +127,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 	a.flags = f
 	c.AddCommand(
 		a.runsCommand(), a.callsCommand(), a.artifactsCommand(), a.costsCommand(), a.whyCommand(),
-		a.indoubtCommand(), a.resolveCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.toolsCommand(), a.cancelCommand(), a.forkCommand(), a.rehearseCommand(), a.pauseCommand(), a.resumeCommand(), a.queuesCommand(), a.schedulesCommand(), a.budgetsCommand(), a.eraseCommand(),
+		a.indoubtCommand(), a.resolveCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.toolsCommand(), a.cancelCommand(), a.forkCommand(), a.rehearseCommand(), a.pauseCommand(), a.resumeCommand(), a.queuesCommand(), a.schedulesCommand(), a.sessionsCommand(), a.budgetsCommand(), a.eraseCommand(),
 		a.stuckCommand(), a.reconcileCommand(), a.rebuildCommand(),
 		a.verifyCommand(), a.exportCommand(), a.migrateCommand(), a.versionCommand(),
 	)

@@ -364,6 +364,9 @@ func (a *app) runFields(v runView) []field {
 	if !v.Parent.IsZero() {
 		fs = append(fs, field{"parent", v.Parent.String()})
 	}
+	if v.Place > 0 {
+		fs = append(fs, field{"session", fmt.Sprintf("run %d of %s", v.Place, v.Session)}, field{"goes on from", v.Continues.words()})
+	}
 	if f := v.ForkOf; f != nil {
 		fs = append(fs, field{"fork of", fmt.Sprintf("%s up to event %d, effects %s", f.Run, f.Seq, f.Effects)})
 	}

@@ -43,6 +43,9 @@ func (o *transcriptText) head(v runView) error {
 		{"when", either(", ", stamp(v.CreatedAt), end)},
 		{"attempt", attemptWords(v)},
 	}
+	if v.Place > 0 {
+		fs = append(fs, field{"goes on from", either(" ", v.Continues.words(), "("+o.a.command("sessions", "show", v.Session, "--tenant", v.Tenant)+")")})
+	}
 	if f := v.ForkOf; f != nil {
 		fs = append(fs, field{"fork of", fmt.Sprintf("%s up to event %d, effects %s", f.Run, f.Seq, f.Effects)})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"time"
 
@@ -60,6 +61,19 @@ type forkView struct {
 	Effects ledger.ForkEffects `json:"effects"`
 }
 
+// continuesView is what a run of a session goes on from.
+type continuesView struct {
+	Run events.RunID `json:"run"`
+	Seq uint64       `json:"seq"`
+}
+
+func (v *continuesView) words() string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprintf("run %s, behind event %d", v.Run, v.Seq)
+}
+
 type totalsView struct {
 	Events       int64   `json:"events"`
 	Turns        int64   `json:"turns"`
@@ -85,6 +99,9 @@ type runView struct {
 	Queue     string           `json:"queue"`
 	Owner     string           `json:"owner,omitempty"`
 	Session   string           `json:"session,omitempty"`
+	Place     uint64           `json:"session_place,omitempty"`
+	Continues *continuesView   `json:"continues,omitempty"`
+	Behind    time.Time        `json:"behind_since,omitzero"` // waits for the runs before it in its session
 	Root      events.RunID     `json:"root,omitzero"`
 	Parent    events.RunID     `json:"parent,omitzero"`
 	ForkOf    *forkView        `json:"fork_of,omitempty"`
@@ -128,6 +145,10 @@ func (a *app) runView(s ledger.Summary) runView {
 	}
 	v.Attempt, v.Attempts, v.RetryOf, v.RetriedAs, v.DeadSince = s.Attempt, s.MaxAttempts, s.RetryOf, s.Successor, s.DeadAt
 	v.Declined = s.DeclinedBecause()
+	v.Place, v.Behind = s.SessionPlace, s.BehindAt
+	if o := s.Continues; !o.IsZero() {
+		v.Continues = &continuesView{o.Run, o.Seq}
+	}
 	v.Schedule, v.Fire, v.LimitKey = s.Schedule, ledger.FireOf(s.Run), s.ConcurrencyKey
 	if !s.HeldAt.IsZero() {
 		v.Paused = &holdView{s.HeldBy, s.HeldReason, s.HeldAt}

@@ -271,9 +271,9 @@ func (s *Store) Sessions(ctx context.Context, f ledger.SessionFilter) (list []le
 			w.add("s.owner = $%d", f.Owner)
 		}
 		if b := f.Before; b != nil {
-			w.add("(s.last_at < $%[1]d OR s.last_at = $%[1]d AND s.session_id > $%[2]d)", b.LastAt, b.ID)
+			w.add("(s.last_at < $%[1]d OR s.last_at = $%[1]d AND (s.session_id > $%[2]d OR s.session_id = $%[2]d AND s.tenant > $%[3]d))", b.LastAt, b.ID, b.Tenant)
 		}
-		rows, err := tx.Query(ctx, `SELECT `+sessionColumns+` FROM sessions s`+w.String()+fmt.Sprintf(` ORDER BY s.last_at DESC, s.session_id LIMIT $%d`, w.arg(limitOf(f.Limit))), w.args...)
+		rows, err := tx.Query(ctx, `SELECT `+sessionColumns+` FROM sessions s`+w.String()+fmt.Sprintf(` ORDER BY s.last_at DESC, s.session_id, s.tenant LIMIT $%d`, w.arg(limitOf(f.Limit))), w.args...)
 		return each(rows, err, func(row Row) error {
 			x, err := scanSession(row)
 			list = append(list, x)
