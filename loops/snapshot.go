@@ -12,7 +12,7 @@ import (
 
 // maxPast bounds what a snapshot keeps of a tool's calls that were compacted, in bytes:
 // each snapshot has them again.
-const maxPast = 16 << 10
+const maxPast = 8 << 10
 
 // snapshot is a transcript as it is right behind a compaction, and what goes with it
 // from run to run of a session. Stored in blobs; version 1.

@@ -43,6 +43,7 @@ func (a *app) runsListCommand() *cobra.Command {
 	fs.StringVar(&f.filter.Tenant, "tenant", "", "tenant")
 	fs.StringVar(&f.filter.Queue, "queue", "", "queue")
 	fs.StringVar(&f.filter.Owner, "owner", "", "owner")
+	fs.StringVar(&f.filter.SessionID, "session", "", "session that they name (sessions list: those that share a transcript)")
 	fs.StringVar(&f.tool, "tool", "", "only runs that called this tool")
 	f.queued.add(c)
 	f.page.add(c, "this run")

@@ -89,21 +89,17 @@ head    the run that the next one goes on from`,
 					}
 					f.Before = &last
 				}
-				f.Limit = p.limit + 1
-				ss, err := st.Sessions(ctx, f)
-				if err != nil {
-					return err
-				}
-				ss, cut := cutPage(ss, p.limit)
-				views := make([]sessionView, len(ss))
-				for i, s := range ss {
-					views[i] = viewOfSession(s)
-				}
-				if err := list(a, views, a.sessionColumns(), "no sessions (runner submit -h: --session, --continue)"); err != nil || !cut {
-					return err
-				}
-				a.more(c, nil, ss[len(ss)-1].Tenant+"/"+ss[len(ss)-1].ID)
-				return nil
+				return listPage(a, c, nil, p, lister[ledger.Session, sessionView]{
+					read: func(n int, after *ledger.Session) ([]ledger.Session, error) {
+						q := f
+						if q.Limit = n; after != nil {
+							q.Before = after
+						}
+						return st.Sessions(ctx, q)
+					},
+					view:  func(s ledger.Session) (sessionView, error) { return viewOfSession(s), nil },
+					place: func(s ledger.Session) string { return s.Tenant + "/" + s.ID },
+				}, a.sessionColumns(), "no sessions (runner submit -h: --session, --continue)")
 			})
 		},
 	}
