@@ -250,6 +250,25 @@ func (s *site) noLeak(t *testing.T, secrets map[string]string, dirs ...string) {
 		t.Errorf("void: only %d files were searched", files)
 	}
 	t.Logf("%d files searched below %s", files, strings.Join(dirs, " "))
+	s.leakscan(t, secrets)
+}
+
+// leakscan has the auditor's tool search for the same secrets, in tables and streams.
+func (s *site) leakscan(t *testing.T, secrets map[string]string) {
+	t.Helper()
+	where := []string{"--dir", s.dir}
+	if s.dir == "" {
+		where = []string{"--postgres", s.dsn, "--nats", s.nats.URL()}
+	}
+	var lines strings.Builder
+	for _, secret := range secrets {
+		lines.WriteString(secret + "\n")
+	}
+	c := exec.CommandContext(t.Context(), binary(t, "cmd/ledgerctl"), append(where, "leakscan", "--secrets", "-", "--no-rules")...)
+	c.Stdin = strings.NewReader(lines.String())
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("ledgerctl leakscan: %v: %s", err, out)
+	}
 }
 
 // ledgerctl writes down what the auditor's tool prints, and returns where.
@@ -261,7 +280,7 @@ func (s *site) ledgerctl(t *testing.T) string {
 		where = []string{"--postgres", s.dsn}
 	}
 	bin := binary(t, "cmd/ledgerctl")
-	for i, args := range [][]string{{"runs", "list"}, {"calls", "list", "--all"}, {"costs"}, {"indoubt"}, {"runs", "list", "-o", "json"}, {"calls", "list", "-o", "json"}} {
+	for i, args := range [][]string{{"runs", "list"}, {"calls", "list", "--all"}, {"costs"}, {"indoubt"}, {"runs", "list", "-o", "json"}, {"calls", "list", "-o", "json"}, {"export"}, {"export", "--what", "calls", "-o", "csv"}, {"export", "-o", "cloudevents"}} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		out, err := exec.CommandContext(ctx, bin, append(where, args...)...).CombinedOutput()
 		cancel()

@@ -225,8 +225,8 @@ func exitCodesHelp() *cobra.Command {
 %3d  failed: it could not be done, or what a command looks for is there (stuck: a run stands
      still; rehearse: a decision differs; runs dead and the like list, and give 0)
 %3d  wrong usage: the command line, a --filter or a --jq expression; nothing was done
-%3d  verify: tampered
-%3d  verify: incomplete
+%3d  verify: tampered; leakscan: a secret that was given; doctor: something is broken
+%3d  verify: incomplete; export: the archive had a hole; leakscan: what looks like a secret; doctor: warnings
 %3d  interrupted; tail and --follow end with 0 when they are: that is how one leaves them
 
 With -o json, jsonl or yaml, or --jq, an error is one line of JSON on stderr:

@@ -83,6 +83,7 @@ var packages = map[string]string{
 	"ledger/postgres":   "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/sqlite":     "ledger ledger/sqlstore migrations events redact internal/canonical internal/fault internal/telemetry",
 	"ledger/export":     "ledger events redact", // see docs/decisions/0041
+	"ledger/leakscan":   "ledger/sqlstore events redact",
 	"ledger/ledgertest": "ledger ledger/sqlstore events events/memory redact internal/canonical internal/fault",
 	"migrations":        "internal/fault",
 	// The page reads the record as whoever embeds it hands it over; it knows no runtime
@@ -134,7 +135,7 @@ var packages = map[string]string{
 	"examples/...":                 "examples/... runtime/... agents/... loops/... tools/... model/... ledger/... events/... redact migrations",
 }
 
-const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/export ledger/ui/... ledger/sqlstore ledger/postgres ledger/sqlite " +
+const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/export ledger/leakscan ledger/ui/... ledger/sqlstore ledger/postgres ledger/sqlite " +
 	"events events/memory events/jetstream redact migrations " +
 	"internal/canonical internal/telemetry internal/trace internal/embedded internal/fault internal/strictyaml internal/torture"
 

@@ -371,3 +371,15 @@ func lockDir(dir string) (io.Closer, error) {
 	}
 	return f, nil
 }
+
+// ScanStreams calls f with the subject or header and the bytes of everything that the
+// streams of the NATS server at url keep; it changes nothing there. total is told how
+// many messages there are, first.
+func ScanStreams(ctx context.Context, url string, total func(messages uint64), f func(jetstream.Stored) error) error {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return fmt.Errorf("connect to NATS: check that it runs and is reachable: %w", err)
+	}
+	defer nc.Close()
+	return jetstream.Scan(ctx, nc, total, f)
+}
