@@ -106,7 +106,7 @@ var packages = map[string]string{
 	// cmd is the only wiring: it may see every public package and what makes one
 	// process of them, but nothing that only tests should.
 	"cmd/...":              wiring + " cmd/internal/...",
-	"cmd/internal/webpage": "ledger/ui ledger/ui/access redact", // the page, for both programs
+	"cmd/internal/webpage": "ledger ledger/ui ledger/ui/access redact", // the page, for both programs
 	"cmd/internal/...":     "cmd/internal/... runtime/system events events/jetstream",
 
 	"internal/arch":        "internal/fault",
