@@ -19,6 +19,7 @@ func TestThreatsAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files = append(files, "../walk_test.go")
 	var code strings.Builder
 	for _, f := range files {
 		b, err := os.ReadFile(f)
