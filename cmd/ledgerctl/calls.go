@@ -26,6 +26,7 @@ type callsFlags struct {
 	filter       ledger.CallFilter
 	run, agent   string
 	queued       queuedIn
+	follow       following
 	from, before events.RunID // of queued
 	page         page
 }
@@ -50,6 +51,7 @@ is still open, of where it stands. With --all every transition is a row.`,
 	fs.StringVar(&f.filter.Owner, "owner", "", "owner of the run")
 	fs.StringVar(&f.agent, "agent", "", "agent of the run")
 	f.queued.add(c)
+	f.follow.add(c, "what becomes of calls")
 	fs.BoolVar(&f.filter.All, "all", false, "every transition, also of calls that have ended")
 	f.page.add(c, "this RUN/SEQ")
 	listFlags[callView](a, c)
@@ -64,7 +66,10 @@ func (a *app) callsList(c *cobra.Command, args []string, f callsFlags) error {
 	if s := f.filter.Status; s != "" && !slices.Contains(callStatuses[:], s) {
 		return usagef("--status %q: want one of %s", s, strings.Join(callStatuses[:], ", "))
 	}
-	var err error
+	err := f.follow.check()
+	if err != nil {
+		return err
+	}
 	if f.from, f.before, err = f.queued.bounds(a); err != nil {
 		return err
 	}
@@ -72,6 +77,9 @@ func (a *app) callsList(c *cobra.Command, args []string, f callsFlags) error {
 	return a.withLedger(ctx, func(st ledger.Store) error {
 		if f.filter.Run, f.filter.BeforeRun, f.filter.BeforeSeq, err = a.rowsOf(ctx, st, f.run, f.page); err != nil {
 			return err
+		}
+		if f.follow.on {
+			return a.followCalls(ctx, st, f)
 		}
 		return listPage(a, c, args, f.page, a.callLister(ctx, st, f), a.callColumns(true), "no such tool calls")
 	})

@@ -90,6 +90,7 @@ func stateChanges(t *testing.T) map[string]change {
 		"complete":         {args: []string{"complete", aToken, "--result", "42"}, rows: handoff, says: "it is recorded as done"},
 		"signal":           {args: []string{"signal", queuedRun, "go"}, says: "has the signal"},
 		"cancel":           {args: []string{"cancel", queuedRun, "--reason", "x"}, says: "was queued and is cancelling now"},
+		"runs cancel":      {args: []string{"runs", "cancel", queuedRun, "--reason", "x"}, says: "was queued and is cancelling now"},
 		"pause":            {args: []string{"pause", queuedRun, "--reason", "x"}, says: "no worker takes it"},
 		"resume":           {args: []string{"resume", queuedRun, "--reason", "x"}, before: [][]string{{"pause", queuedRun, "--reason", "y"}}, says: "not paused any more"},
 		"runs requeue":     {args: []string{"runs", "requeue", failedRun, "--reason", "x"}, says: "is tried again as run"},

@@ -15,7 +15,7 @@ import (
 
 func (a *app) runsCommand() *cobra.Command {
 	c := group("runs", "Lists runs, shows one, follows one")
-	c.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsTailCommand(), a.runsTraceCommand(), a.runsDeadCommand(), a.runsRequeueCommand())
+	c.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsTailCommand(), a.runsTraceCommand(), a.runsDeadCommand(), a.runsRequeueCommand(), a.cancelCommand())
 	return c
 }
 
@@ -24,6 +24,7 @@ type runsFlags struct {
 	states []string
 	tool   string
 	queued queuedIn
+	follow following
 	page   page
 }
 
@@ -46,6 +47,7 @@ func (a *app) runsListCommand() *cobra.Command {
 	fs.StringVar(&f.filter.SessionID, "session", "", "session that they name (sessions list: those that share a transcript)")
 	fs.StringVar(&f.tool, "tool", "", "only runs that called this tool")
 	f.queued.add(c)
+	f.follow.add(c, "runs that are new or stand otherwise")
 	f.page.add(c, "this run")
 	listFlags[runView](a, c)
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -69,7 +71,10 @@ func (a *app) runsList(c *cobra.Command, args []string, f runsFlags) error {
 		}
 		f.filter.States = append(f.filter.States, ledger.State(s))
 	}
-	var err error
+	err := f.follow.check()
+	if err != nil {
+		return err
+	}
 	if f.filter.Since, f.filter.Until, err = f.queued.read(a); err != nil {
 		return err
 	}
@@ -79,6 +84,9 @@ func (a *app) runsList(c *cobra.Command, args []string, f runsFlags) error {
 			if f.filter.Before, err = a.findRun(ctx, st, f.page.after); err != nil {
 				return err
 			}
+		}
+		if f.follow.on {
+			return a.followRuns(ctx, st, f)
 		}
 		return listPage(a, c, args, f.page, a.runLister(ctx, st, f), a.runColumns(), "no such runs")
 	})

@@ -46,6 +46,8 @@ what was recorded of it takes its place; in jsonl as {"live": …} between the e
 			})
 		},
 	}
+	c.Flags().Bool("follow", true, "as runs list has it: it always follows")
+	_ = c.Flags().MarkHidden("follow")
 	c.Flags().Uint64Var(&f.after, "after", 0, "begins after this seq")
 	c.Flags().BoolVar(&f.untilParked, "until-parked", false, "also ends when the run waits for something")
 	c.Flags().BoolVar(&f.live, "live", false, "shows what the model writes while it writes it")

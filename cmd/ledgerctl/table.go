@@ -48,17 +48,35 @@ const (
 // table writes rows under their heads. On a terminal it cuts what may be cut
 // until a row fits a line.
 func table[T any](w io.Writer, t terminal, rows []T, cols []column[T]) error {
-	cols = shown(rows, cols)
-	if t.width > 0 {
-		cols = dropped(rows, cols, t.width)
+	return new(tableWriter[T]).write(w, t, rows, cols)
+}
+
+// tableWriter writes a table whose rows come bit by bit: the first ones settle the
+// columns, and how wide they are at least.
+type tableWriter[T any] struct {
+	cols   []column[T]
+	widths []int
+}
+
+func (tw *tableWriter[T]) write(w io.Writer, t terminal, rows []T, cols []column[T]) error {
+	var lines [][]cell
+	if tw.widths == nil {
+		cols = shown(rows, cols)
+		if t.width > 0 {
+			cols = dropped(rows, cols, t.width)
+		}
+		heads := make([]cell, len(cols))
+		for i, c := range cols {
+			heads[i] = cell{c.head(), bold}
+		}
+		lines = append(lines, heads)
+		tw.cols, tw.widths = cols, make([]int, len(cols))
 	}
-	heads := make([]cell, len(cols))
-	widths := make([]int, len(cols))
+	cols = tw.cols
+	widths := slices.Clone(tw.widths)
 	for i, c := range cols {
-		heads[i] = cell{c.head(), bold}
-		widths[i] = natural(rows, c)
+		widths[i] = max(widths[i], natural(rows, c))
 	}
-	lines := [][]cell{heads}
 	for _, r := range rows {
 		line := make([]cell, len(cols))
 		for i, c := range cols {
@@ -72,6 +90,7 @@ func table[T any](w io.Writer, t terminal, rows []T, cols []column[T]) error {
 	if t.width > 0 {
 		fit(widths, cols, t.width)
 	}
+	tw.widths = widths
 	var b strings.Builder
 	for _, line := range lines {
 		writeLine(&b, t, line, widths, cols)
