@@ -105,7 +105,7 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 	}
 	began := s.w.cfg.Now()
 	mctx, cancel := context.WithTimeoutCause(ctx, s.w.cfg.ModelTimeout, errModelTimeout)
-	resp, ended, err := s.askModel(mctx, c, req, attempt)
+	resp, ended, err := s.askModel(mctx, c, req, attempt, release)
 	cancel()
 	fault.Point("model.after_reply")
 	// An answer is recorded whatever happened to the session meanwhile.
@@ -144,15 +144,16 @@ func (s *session) ask(ctx context.Context, c wireCall) error {
 	return err
 }
 
-// askModel makes the call. It has ended before the rest is told to viewers, which takes
-// time of its own.
-func (s *session) askModel(ctx context.Context, c wireCall, req model.Request, attempt int) (resp model.Response, ended time.Time, err error) {
+// askModel makes the call. It has ended, and its slot is free, before the rest is told to
+// viewers and the answer recorded, which takes time of its own.
+func (s *session) askModel(ctx context.Context, c wireCall, req model.Request, attempt int, release func()) (resp model.Response, ended time.Time, err error) {
 	var told *telling
 	defer func() {
 		if v := recover(); v != nil {
 			err = &model.Error{Kind: "panic", Err: fmt.Errorf("model client panicked: %v", v)}
 		}
 		ended = s.w.cfg.Now()
+		release()
 		told.end(err == nil)
 	}()
 	if st, ok := c.model.(model.Streamer); ok && s.w.cfg.Live != nil && c.compacts == nil {

@@ -1,12 +1,14 @@
 package runtime_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
@@ -121,3 +123,73 @@ func TestModelLimit(t *testing.T) {
 		t.Errorf("%d calls at once, want 2", most.Load())
 	}
 }
+
+// slowJournal stores no answer of a model before it may.
+type slowJournal struct {
+	events.Journal
+	may <-chan struct{}
+}
+
+func (j slowJournal) Append(ctx context.Context, es ...events.Sealed) (events.Receipt, error) {
+	for _, e := range es {
+		if e.Envelope().Type == events.TypeOf(events.ModelCallFinished{}) {
+			<-j.may
+		}
+	}
+	return j.Journal.Append(ctx, es...)
+}
+
+// The slot of a call is free once the call has ended, however long its answer takes to
+// be recorded, and however it ended: here the first is cancelled.
+func TestSlotIsFreeOnceTheCallHasEnded(t *testing.T) {
+	asked, may := make(chan int, 3), make(chan struct{})
+	var n atomic.Int64
+	m := slotted(func(ctx context.Context) (model.Response, error) {
+		i := int(n.Add(1))
+		asked <- i
+		if i == 1 {
+			<-ctx.Done()
+			return model.Response{}, context.Cause(ctx)
+		}
+		return doneBy("m"), nil
+	})
+	w := newWorld(t, nil)
+	w.agent = func(a *agents.Agent) { a.Model = "m" }
+	w.cfg = func(cfg *runtime.Config) {
+		cfg.Models["m"], cfg.ModelLimits, cfg.StayFor = m, map[string]int{"m": 1}, time.Minute
+		cfg.Journal = slowJournal{cfg.Journal, may}
+	}
+	w.start()
+	first := w.submit("go").ID
+	if i := <-asked; i != 1 {
+		t.Fatalf("call %d", i)
+	}
+	second, third := w.submit("go").ID, w.submit("go").ID
+	if _, err := w.client().Cancel(t.Context(), first, "ann", "enough"); err != nil {
+		t.Fatal(err)
+	}
+	for want := 2; want <= 3; want++ { // the third is asked while the answer of the second is not recorded
+		select {
+		case i := <-asked:
+			if i != want {
+				t.Errorf("call %d, want %d", i, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("call %d got no slot", want)
+		}
+	}
+	close(may)
+	for _, id := range []events.RunID{second, third} {
+		if r := w.wait(id, false); r.State != ledger.Finished {
+			t.Errorf("run %s is %s %s", id, r.State, r.Error)
+		}
+	}
+	if r := w.wait(first, false); r.State != ledger.Cancelled {
+		t.Errorf("the first is %s", r.State)
+	}
+	w.whole()
+}
+
+type slotted func(ctx context.Context) (model.Response, error)
+
+func (f slotted) Call(ctx context.Context, _ model.Request) (model.Response, error) { return f(ctx) }

@@ -20,8 +20,11 @@ type slots struct {
 type line struct {
 	busy  int
 	queue []*waiter // by since
-	since map[events.RunID]time.Time
+	since map[events.RunID]place
 }
+
+// place is when a run began to wait for a slot, and when it was last seen to.
+type place struct{ since, seen time.Time }
 
 type waiter struct {
 	run   events.RunID
@@ -29,7 +32,8 @@ type waiter struct {
 	ready chan struct{}
 }
 
-// forgotten is how long a run that was parked keeps its place in a line.
+// forgotten is how long a run that was parked keeps its place in a line without coming
+// back for it: it ended, or went on elsewhere.
 const forgotten = 10 * time.Minute
 
 // take waits for a slot, at most so long. ok is false if there was none by then;
@@ -45,19 +49,19 @@ func (s *slots) take(ctx context.Context, model string, run events.RunID, now ti
 	}
 	l := s.of[model]
 	if l == nil {
-		l = &line{since: map[events.RunID]time.Time{}}
+		l = &line{since: map[events.RunID]place{}}
 		s.of[model] = l
 	}
-	for r, t := range l.since {
-		if now.Sub(t) > forgotten {
+	for r, p := range l.since {
+		if now.Sub(p.seen) > forgotten {
 			delete(l.since, r)
 		}
 	}
 	w := &waiter{run: run, since: now, ready: make(chan struct{})}
-	if t, before := l.since[run]; before {
-		w.since = t
+	if p, before := l.since[run]; before {
+		w.since = p.since
 	}
-	l.since[run] = w.since
+	l.since[run] = place{since: w.since, seen: now}
 	at, _ := slices.BinarySearchFunc(l.queue, w, func(a, b *waiter) int {
 		if c := a.since.Compare(b.since); c != 0 {
 			return c

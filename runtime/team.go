@@ -141,7 +141,8 @@ func (s *session) childBudget(tool string, sp tools.Spawn) *events.PicoUSD {
 	return least(given, s.w.agents[sp.Agent].Budget)
 }
 
-// withinTeam leaves out calls of agents beyond how many may be under way at once.
+// withinTeam leaves out calls of agents, and of delegate, beyond how many may be under
+// way at once. Which other tools start children nobody knows before they have.
 func (s *session) withinTeam(calls []loops.PendingCall) []loops.PendingCall {
 	most := s.agent.Limits.MaxChildren
 	if most <= 0 {
@@ -155,7 +156,7 @@ func (s *session) withinTeam(calls []loops.PendingCall) []loops.PendingCall {
 	}
 	out := make([]loops.PendingCall, 0, len(calls))
 	for _, c := range calls {
-		if s.binding(c.Name).Agent != "" {
+		if s.binding(c.Name).Agent != "" || c.Name == tools.DelegateName {
 			if under >= most {
 				continue
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/daybookhq/daybook/model"
 	"github.com/daybookhq/daybook/runtime"
 	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/builtin"
 )
 
 // roles is a model that answers for each agent by its prompt, which is its name.
@@ -303,15 +304,15 @@ func TestTaintComesBack(t *testing.T) {
 	}
 }
 
-// Calls beyond max_children wait for their turn; none is lost.
+// Calls of agents, and of delegate, beyond max_children wait for their turn; none is lost.
 func TestChildrenUnderWayAreBounded(t *testing.T) {
 	var told atomic.Pointer[model.Request]
 	var now, most atomic.Int64
 	w := newWorld(t, roles{
 		"tester": first(&told, call("clerk", `{"input":"a"}`), call("clerk", `{"input":"b"}`), call("clerk", `{"input":"c"}`),
-			call("look", `{"text":"x"}`), call("clerk", `{"input":"d"}`), call("clerk", `{"input":"e"}`)),
+			call("look", `{"text":"x"}`), call("clerk", `{"input":"d"}`), call("delegate", `{"agent":"clerk","input":"e"}`), call("delegate", `{"agent":"clerk","input":"f"}`)),
 		"clerk": says,
-	}, look(0, nil))
+	}, look(0, nil), builtin.Delegate("clerk"))
 	store := &spawnCounter{Ledger: w.store, now: &now, most: &most}
 	w.team(
 		&agents.Agent{Name: "tester", Limits: events.Limits{MaxChildren: 2}, Agents: []agents.Callee{{Agent: "clerk"}}},
@@ -322,7 +323,7 @@ func TestChildrenUnderWayAreBounded(t *testing.T) {
 		t.Fatalf("run = %s %s\n%s", r.State, r.Error, w.story(r.ID))
 	}
 	got := results(t, &told)
-	for i, want := range []string{"did a", "did b", "did c", "seen", "did d", "did e"} {
+	for i, want := range []string{"did a", "did b", "did c", "seen", "did d", "did e", "did f"} {
 		if !strings.Contains(got[i].Text, want) {
 			t.Errorf("result %d is %+v, want %q", i, got[i], want)
 		}

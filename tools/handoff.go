@@ -78,6 +78,10 @@ func (e *SpawnError) Error() string { return e.Err.Error() }
 // Unwrap returns what happened.
 func (e *SpawnError) Unwrap() error { return e.Err }
 
+// DelegateName is the tool that starts child runs of agents that the model names, so
+// that a run's limit of children holds its calls back.
+const DelegateName = "delegate"
+
 // Spawner starts child runs; see [Invocation.Spawner].
 type Spawner interface {
 	// Spawn starts a child whose end is the outcome of the call in: asked again

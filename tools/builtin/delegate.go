@@ -17,7 +17,7 @@ func Delegate(agents ...string) tools.Tool {
 		panic("builtin.Delegate: name the agents that may be delegated to")
 	}
 	return must(tools.New(tools.Definition{
-		Name: "delegate",
+		Name: tools.DelegateName,
 		Description: "Gives a task to another agent and returns its answer. Call it several times in one turn to have parts done side by side. " +
 			"The agent knows nothing but the input.",
 		Aliases: []string{"subagent", "spawn", "child run"},
