@@ -43,7 +43,14 @@ func storeConfig(r *redact.Redactor) sqlstore.Config {
 // embeddedSite is a directory with a migrated ledger.
 func embeddedSite(t testing.TB) *site {
 	t.Helper()
-	s := &site{logs: t.TempDir(), dir: t.TempDir(), red: redact.New(redact.Config{})}
+	return embeddedAt(t, &site{logs: t.TempDir(), dir: t.TempDir()})
+}
+
+// embeddedAt is the site of another's directory, opened anew.
+func embeddedAt(t testing.TB, at *site) *site {
+	t.Helper()
+	s := &site{logs: at.logs, dir: at.dir, red: redact.New(redact.Config{})}
+	s.procs.Store(at.procs.Load())
 	var err error
 	s.store, err = sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(s.dir, "ledger.db"), Store: storeConfig(s.red)})
 	if err != nil {

@@ -39,6 +39,9 @@ func binDir() (string, error) {
 	return "", ErrNoBinaries
 }
 
+// BinDir is where the server's programs are, such as pg_dump and psql.
+func BinDir() (string, error) { return binDir() }
+
 func complete(dir string) bool {
 	for _, name := range []string{"initdb", "pg_ctl", "postgres"} {
 		info, err := os.Stat(filepath.Join(dir, name))
