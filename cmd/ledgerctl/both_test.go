@@ -90,3 +90,17 @@ func execOnBoth(ts *testscript.TestScript, neg bool, args []string) {
 		return nil
 	}))
 }
+
+// execDSN runs a statement outside of what a ledger would do.
+func execDSN(t *testing.T, dsn, q string) error {
+	t.Helper()
+	st, err := openRaw(t.Context(), dsn, "")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = st.Close() }() // of a test
+	return st.DB().Write(t.Context(), func(ctx context.Context, tx sqlstore.Tx) error {
+		_, err := tx.Exec(ctx, q)
+		return err
+	})
+}

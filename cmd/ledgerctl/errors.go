@@ -37,6 +37,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 type verdictError struct {
 	code int
 	text string
+	name string // of the error in JSON; empty: as the code says
 }
 
 func (e verdictError) Error() string { return e.text }
@@ -128,6 +129,9 @@ func codeOf(err error) string {
 		}
 	}
 	var v verdictError
+	if errors.As(err, &v) && v.name != "" {
+		return v.name
+	}
 	switch exitCode(err) {
 	case exitUsage:
 		return "usage"
@@ -239,7 +243,7 @@ Codes are never renamed; hint is a line to type, and may be missing:
 
 // codeNames are all codes, a few to a line.
 func codeNames() []string {
-	names := []string{"failed", "found", "usage", "tampered", "incomplete"}
+	names := []string{"failed", "found", "usage", "tampered", "incomplete", "leaked", "suspected", "hole", "broken", "warnings"}
 	for _, c := range errorCodes() {
 		if !slices.Contains(names, c.code) {
 			names = append(names, c.code)

@@ -157,7 +157,7 @@ func (a *app) export(c *cobra.Command, args []string, f exportFlags) error {
 // hole gives an export that is written, but for a hole, its exit code.
 func hole(err error) error {
 	if errors.Is(err, export.ErrIncomplete) {
-		return verdictError{exitIncomplete, err.Error()}
+		return verdictError{exitIncomplete, err.Error(), "hole"}
 	}
 	return err
 }

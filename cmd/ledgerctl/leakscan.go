@@ -199,10 +199,10 @@ func (a *app) printLeaks(v leakVerdict, all []leakscan.Finding) error {
 	switch {
 	case v.Secrets > 0:
 		v.Verdict = "found"
-		verdict = verdictError{exitTampered, fmt.Sprintf("%s of secrets that were given: change these secrets now, then find out how they got there", plural(v.Secrets, "occurrence"))}
+		verdict = verdictError{exitTampered, fmt.Sprintf("%s of secrets that were given: change these secrets now, then find out how they got there", plural(v.Secrets, "occurrence")), "leaked"}
 	case v.Looks > 0:
 		v.Verdict = "suspected"
-		verdict = verdictError{exitIncomplete, fmt.Sprintf("%s that look like credentials: look at each; a value that its tool declares as an identity may look like one", plural(v.Looks, "value"))}
+		verdict = verdictError{exitIncomplete, fmt.Sprintf("%s that look like credentials: look at each; a value that its tool declares as an identity may look like one", plural(v.Looks, "value")), "suspected"}
 	}
 	switch a.output {
 	case formatJSONL:

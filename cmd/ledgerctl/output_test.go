@@ -37,7 +37,7 @@ var notReading = map[string]string{
 
 // reading are commands that change nothing in the ledger. Every command is either
 // here or changes state, so that a new one has to say which.
-var reading = strings.Fields(`approvals artifacts/list artifacts/show artifacts/diff budgets calls/list calls/show calls/sources costs export handoffs leakscan indoubt
+var reading = strings.Fields(`approvals artifacts/list artifacts/show artifacts/diff budgets calls/list calls/show calls/sources costs doctor export handoffs leakscan indoubt
 	memory/list memory/show memory/log prices/list prices/show queues/list queues/acts rehearse runs/list runs/show runs/tail runs/trace runs/dead
 	schedules/list schedules/next schedules/acts sessions/list sessions/show shared/list shared/show shared/log stuck tokens/list tools/list tools/used ui verify version why man`)
 

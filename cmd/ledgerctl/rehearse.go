@@ -115,7 +115,7 @@ func (a *app) printRehearsal(v rehearsalView) error {
 		}
 	}
 	if err == nil && len(v.Divergences) > 0 {
-		err = verdictError{exitFailed, fmt.Sprintf("diverges: %s over %d events, loop %s version %d", plural(int64(len(v.Divergences)), "divergence"), v.Events, v.Loop, v.Version)}
+		err = verdictError{exitFailed, fmt.Sprintf("diverges: %s over %d events, loop %s version %d", plural(int64(len(v.Divergences)), "divergence"), v.Events, v.Loop, v.Version), ""}
 	}
 	return err
 }

@@ -129,7 +129,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 		a.runsCommand(), a.callsCommand(), a.artifactsCommand(), a.costsCommand(), a.whyCommand(),
 		a.indoubtCommand(), a.resolveCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.toolsCommand(), a.cancelCommand(), a.forkCommand(), a.rehearseCommand(), a.pauseCommand(), a.resumeCommand(), a.queuesCommand(), a.schedulesCommand(), a.sessionsCommand(), a.budgetsCommand(), a.eraseCommand(),
 		a.stuckCommand(), a.reconcileCommand(), a.rebuildCommand(),
-		a.verifyCommand(), a.exportCommand(), a.leakscanCommand(), a.migrateCommand(), a.versionCommand(),
+		a.verifyCommand(), a.exportCommand(), a.leakscanCommand(), a.doctorCommand(), a.migrateCommand(), a.versionCommand(),
 	)
 	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand(), a.sharedCommand(), a.memoryCommand(), a.pricesCommand(), a.uiCommand(), a.tokensCommand())
 	return finish(c)

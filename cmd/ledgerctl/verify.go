@@ -134,10 +134,10 @@ func (a *app) printVerdict(r ledger.VerifyReport, all []findingView) error {
 	switch {
 	case r.Tampered > 0:
 		v.Verdict = string(ledger.Tampered)
-		verdict = verdictError{exitTampered, fmt.Sprintf("tampered: %s; keep a copy of this database as it is and compare it with a backup", plural(r.Tampered, "finding"))}
+		verdict = verdictError{exitTampered, fmt.Sprintf("tampered: %s; keep a copy of this database as it is and compare it with a backup", plural(r.Tampered, "finding")), ""}
 	case r.Incomplete > 0:
 		v.Verdict = string(ledger.Incomplete)
-		verdict = verdictError{exitIncomplete, fmt.Sprintf("incomplete: %s; if workers or projectors are running, they may still be writing: verify again", plural(r.Incomplete, "finding"))}
+		verdict = verdictError{exitIncomplete, fmt.Sprintf("incomplete: %s; if workers or projectors are running, they may still be writing: verify again", plural(r.Incomplete, "finding")), ""}
 	}
 	var err error
 	switch a.output {

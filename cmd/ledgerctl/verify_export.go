@@ -106,10 +106,10 @@ func (a *app) printExportVerdict(v exportVerdict, m export.Manifest, all []expor
 	switch {
 	case v.Tampered > 0:
 		v.Verdict = string(ledger.Tampered)
-		verdict = verdictError{exitTampered, fmt.Sprintf("tampered: %s; this is not what was exported: ask for the export again and compare", plural(v.Tampered, "finding"))}
+		verdict = verdictError{exitTampered, fmt.Sprintf("tampered: %s; this is not what was exported: ask for the export again and compare", plural(v.Tampered, "finding")), ""}
 	case v.Incomplete > 0:
 		v.Verdict = string(ledger.Incomplete)
-		verdict = verdictError{exitIncomplete, fmt.Sprintf("incomplete: %s; ask for what is missing, or for the export again", plural(v.Incomplete, "finding"))}
+		verdict = verdictError{exitIncomplete, fmt.Sprintf("incomplete: %s; ask for what is missing, or for the export again", plural(v.Incomplete, "finding")), ""}
 	}
 	if a.output != formatTable {
 		if a.output == formatJSONL {
