@@ -219,3 +219,39 @@ func TestActorsSurviveRedaction(t *testing.T) {
 		}
 	}
 }
+
+// TestATokenInAReasonIsNotKept: people paste into the wrong field.
+func TestATokenInAReasonIsNotKept(t *testing.T) {
+	onBoth(t, func(t *testing.T, st ledger.Store) {
+		w := newWorld(t, nil)
+		acts := w.guard.Acts(st, redact.New(redact.Config{}))
+		tok := w.token("ann", access.Read)
+		ctx := access.With(t.Context(), access.Principal{Name: "x", Scopes: access.Scopes()})
+		a, b := ledgertest.FillSample(t, st, "acme", "ann"), ledgertest.FillSample(t, st, "acme", "ann")
+		ap, err := acts.Decide(ctx, a.Approval, false, "no: "+tok)
+		if err != nil || strings.Contains(ap.Reason, tok[:20]) || !strings.HasPrefix(ap.Reason, "no: ") {
+			t.Errorf("%q, %v", ap.Reason, err)
+		}
+		run, err := acts.Cancel(ctx, b.Run.ID, "stop "+tok[:40])
+		if err != nil || strings.Contains(run.CancelReason, tok[:20]) || !strings.HasPrefix(run.CancelReason, "stop ") {
+			t.Errorf("%q, %v", run.CancelReason, err)
+		}
+		if _, err := acts.Resolve(ctx, access.Settle{OpKey: a.Effect, State: events.EffectApplied, Note: "seen " + tok}); err != nil {
+			t.Error(err)
+		}
+		for _, s := range []ledgertest.Sample{a, b} {
+			fs, err := st.Pending(t.Context(), s.Run.ID)
+			if err != nil || len(fs) == 0 {
+				t.Fatal(fs, err)
+			}
+			for _, f := range fs {
+				if strings.Contains(string(f.Data), tok[4:20]) {
+					t.Errorf("%s keeps the token: %s", f.Type, f.Data)
+				}
+			}
+		}
+		if strings.Contains(w.log.String(), tok[4:20]) {
+			t.Error("the log has the token")
+		}
+	})
+}

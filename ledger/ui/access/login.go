@@ -154,6 +154,7 @@ const page = `<!doctype html>
 <body><main><h1>{{.Title}}</h1>
 {{with .Text}}<p role="alert">{{.}}</p>
 {{end}}{{if .Form}}<form method="post" action="{{.Base}}/login"><input type="hidden" name="next" value="{{.Next}}">
+<input name="username" value="daybook" autocomplete="username" readonly hidden>
 <label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" autocapitalize="none" spellcheck="false" required autofocus>
 <button>Sign in</button></form>
 <p><small>Tokens are made with <code>ledgerctl tokens new</code>.</small></p>
