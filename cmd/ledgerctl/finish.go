@@ -7,10 +7,11 @@ import (
 )
 
 // finish gives the root what every command gets, once all are there.
-func finish(c *cobra.Command) *cobra.Command {
+func (a *app) finish(c *cobra.Command) *cobra.Command {
 	c.AddCommand(filtersHelp(), exitCodesHelp())
 	// Help names the fields of a list's rows.
 	const before = "{{if .HasAvailableLocalFlags}}"
 	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), before, "{{with index .Annotations \"fields\"}}\n\nFields (--filter, --jq):\n  {{.}}{{end}}"+before, 1))
+	a.suggest(c)
 	return c
 }

@@ -132,7 +132,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; verify also gives 3 tampered, 4 incom
 		a.verifyCommand(), a.exportCommand(), a.leakscanCommand(), a.doctorCommand(), a.migrateCommand(), a.versionCommand(),
 	)
 	c.AddCommand(a.handoffsCommand(), a.completeCommand(), a.signalCommand(), a.sharedCommand(), a.memoryCommand(), a.pricesCommand(), a.uiCommand(), a.tokensCommand())
-	return finish(c)
+	return a.finish(c)
 }
 
 // group is a command that only has others below it.
