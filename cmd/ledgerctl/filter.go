@@ -129,6 +129,7 @@ func fieldsIn(t reflect.Type, in []reflect.Type) policy.Fields {
 		}
 		fields[name] = policy.Field{
 			Number: is == reflect.TypeFor[dollars]() || is == reflect.TypeFor[events.PicoUSD](),
+			Bool:   f.Type.Kind() == reflect.Bool,
 			Fields: fieldsIn(f.Type, in),
 		}
 	}

@@ -25,6 +25,8 @@ type Fields map[string]Field
 type Field struct {
 	// Number: in JSON it is a text, such as "0.25", and compared as the number.
 	Number bool
+	// Bool: left out of the JSON it is false.
+	Bool   bool
 	Fields Fields
 }
 
@@ -91,10 +93,14 @@ func (r *Row) Holds(row json.RawMessage) (bool, error) {
 	return holds, nil
 }
 
-// numbers makes numbers of the texts that are some.
+// numbers makes numbers of the texts that are some, and false of what is left out so.
 func numbers(row map[string]any, fields Fields) {
 	for name, f := range fields {
 		switch v := row[name].(type) {
+		case nil:
+			if _, there := row[name]; f.Bool && !there {
+				row[name] = false
+			}
 		case string:
 			if f.Number {
 				row[name] = json.Number(v)

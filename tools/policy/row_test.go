@@ -10,7 +10,7 @@ import (
 
 var rowFields = policy.Fields{
 	"id": {}, "owner": {}, "tool": {}, "run": {}, "cost": {Number: true}, "arguments": {}, "list": {Fields: policy.Fields{"severity": {}}},
-	"totals": {Fields: policy.Fields{"cost": {Number: true}, "turns": {}}}, "waits_for": {Fields: policy.Fields{"reason": {}}}, "time": {},
+	"totals": {Fields: policy.Fields{"cost": {Number: true}, "turns": {}}}, "waits_for": {Fields: policy.Fields{"reason": {}}}, "time": {}, "repeated": {Bool: true},
 }
 
 const row = `{"id":9007199254740993,"tool":"refund","run":"r1","cost":"0.000000000001","totals":{"cost":"9223372.0368547758080001","turns":3},
@@ -33,6 +33,7 @@ func TestRow(t *testing.T) {
 		`2 in arguments.deep.x`:                                    true,
 		`any(list, .severity == "error")`:                          true,
 		`all(list, #.severity == "error")`:                         false,
+		`not repeated`:                                             true,
 		`owner == nil`:                                             true,
 		`owner == "x" or owner > "a" or owner contains "a"`:        false,
 		`owner matches "a"`:                                        false,
