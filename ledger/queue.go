@@ -34,6 +34,8 @@ type QueueStats struct {
 	// Running is held by a worker or was until its lease lapsed, Parked waits
 	// for something named, Held is held back by a person, Dead has failed for good.
 	Running, Parked, Held, Dead int64
+	// Behind waits for the runs before it in its session; it is not among Queued.
+	Behind int64
 	// OldestDue is since when the run that waits longest could have been
 	// claimed, OldestLease since when the run that is held longest has been
 	// running, LapsedLease since when the lease that lapsed first has been over; zero = none.

@@ -101,6 +101,9 @@ func (s *session) recordCompacted(ctx context.Context, e events.TranscriptCompac
 // redactor would change.
 func (s *session) withSnapshotLocked(e events.TranscriptCompacted) (events.TranscriptCompacted, []byte, error) {
 	e.Snapshot = events.Hash{}
+	if s.hist.SawExternal() { // it may have come in since this was decided
+		e.Trust = "external"
+	}
 	data, err := s.red.JSON(e)
 	if err != nil {
 		return e, nil, fmt.Errorf("record %s: %w: %w", events.TypeOf(e), errUnrecordable, err)

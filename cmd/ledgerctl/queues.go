@@ -21,6 +21,7 @@ type queueView struct {
 	Running      int64      `json:"running"`
 	Parked       int64      `json:"parked"`
 	Held         int64      `json:"held"`
+	Behind       int64      `json:"behind"` // waits for the runs before it in its session
 	Dead         int64      `json:"dead"`
 	OldestDue    *time.Time `json:"oldest_due,omitempty"`
 	OldestLease  *time.Time `json:"oldest_running,omitempty"`
@@ -41,7 +42,7 @@ func viewOfQueue(s ledger.QueueStats) queueView {
 		return &t
 	}
 	v := queueView{
-		Queue: s.Queue, Queued: s.Queued, Due: s.Due, Tenants: s.Tenants, Running: s.Running, Parked: s.Parked, Held: s.Held, Dead: s.Dead,
+		Queue: s.Queue, Queued: s.Queued, Due: s.Due, Tenants: s.Tenants, Running: s.Running, Parked: s.Parked, Held: s.Held, Behind: s.Behind, Dead: s.Dead,
 		OldestDue: at(s.OldestDue), OldestLease: at(s.OldestLease), LapsedLease: at(s.LapsedLease),
 		MaxRunning: s.Limit.MaxRunning, MaxPerKey: s.Limit.MaxPerKey,
 		PausedAt: at(s.Paused.At), PausedBy: s.Paused.By, PausedReason: s.Paused.Reason,
@@ -134,6 +135,9 @@ func (a *app) queueColumns() []column[queueView] {
 // queueWords say what bounds a queue, and what is wrong with it.
 func (a *app) queueWords(v queueView) string {
 	var parts []string
+	if v.Behind > 0 {
+		parts = append(parts, fmt.Sprintf("%s behind others of their session", plural(v.Behind, "run")))
+	}
 	if v.PausedAt != nil {
 		parts = append(parts, fmt.Sprintf("paused %s ago by %s: %s", a.age(*v.PausedAt), v.PausedBy, v.PausedReason))
 	}

@@ -104,6 +104,9 @@ func testSessionOrder(t *testing.T, h Harness) {
 	if tryTake(t, h, rs[1]) != nil {
 		t.Fatal("the second was claimed while the first is running")
 	}
+	if st, err := h.Store.QueueStats(t.Context(), "q"); err != nil || st[0].Behind != 3 || st[0].Queued != 0 {
+		t.Errorf("stats %+v, %v", st, err)
+	}
 	h.Advance(leaseTTL + time.Second)
 	h.sql(t, `UPDATE runs SET queue = 'other' WHERE id = $1`, other.ID)
 	for i := range rs {

@@ -163,7 +163,7 @@ func (s *Store) QueueStats(ctx context.Context, name string) (stats []ledger.Que
 		if name != "" {
 			at(name)
 		}
-		for _, f := range []func(context.Context, Tx, string, time.Time, func(string) *ledger.QueueStats) error{readLimits, countQueued, countHeld, countLeases, countParked, countDead} {
+		for _, f := range []func(context.Context, Tx, string, time.Time, func(string) *ledger.QueueStats) error{readLimits, countQueued, countHeld, countBehind, countLeases, countParked, countDead} {
 			if err := f(ctx, tx, name, now, at); err != nil {
 				return err
 			}

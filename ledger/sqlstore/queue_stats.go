@@ -97,6 +97,19 @@ func countHeld(ctx context.Context, tx Tx, name string, _ time.Time, at statsOf)
 	})
 }
 
+func countBehind(ctx context.Context, tx Tx, name string, _ time.Time, at statsOf) error {
+	where, args := ofQueue(name, nil)
+	return eachQueue(ctx, tx, "count runs behind others", `SELECT r.queue, count(*) FROM runs r WHERE r.behind_at IS NOT NULL AND r.ended_at IS NULL`+where+` GROUP BY r.queue`, args, func(rows Rows) error {
+		var queue string
+		var n int64
+		if err := rows.Scan(&queue, &n); err != nil {
+			return err
+		}
+		at(queue).Behind = n
+		return nil
+	})
+}
+
 func countLeases(ctx context.Context, tx Tx, name string, now time.Time, at statsOf) error {
 	where, args := ofQueue(name, nil)
 	return eachQueue(ctx, tx, "count leases", `
