@@ -94,6 +94,14 @@ func worldWith(t *testing.T, path string, maxCrashes int, m model.Model, ts ...t
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.begin()
+	return w
+}
+
+// begin migrates the ledger and projects what workers record.
+func (w *world) begin() {
+	t := w.t
+	t.Helper()
 	if _, err := w.store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +116,6 @@ func worldWith(t *testing.T, path string, maxCrashes int, m model.Model, ts ...t
 			t.Error(err)
 		}
 	})
-	return w
 }
 
 // worker is a running worker of a world.
