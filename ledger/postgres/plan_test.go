@@ -150,6 +150,32 @@ func TestPlans(t *testing.T) {
 		t.Run(name, func(t *testing.T) { d.bounded(t, ask) })
 	}
 	t.Run("artifacts", func(t *testing.T) { d.artifacts(t, s) })
+	t.Run("costs", func(t *testing.T) { d.costs(t, s) })
+	t.Run("calls of a tool that is seldom called", func(t *testing.T) {
+		d.bounded(t, func() error { _, err := s.Calls(ctx, ledger.CallFilter{Tool: "tool9", Status: "finished"}); return err })
+		if plan := strings.Join(d.plans, "\n"); !strings.Contains(plan, "tool_run_id_seq_idx") {
+			t.Errorf("it is answered by\n%s", plan)
+		}
+	})
+}
+
+// Sums over all runs, or over whole days, read no calls.
+func (d *explained) costs(t *testing.T, s *sqlstore.Store) {
+	day := time.Now().UTC().Truncate(24 * time.Hour)
+	for _, by := range []string{"", "day", "agent", "queue", "owner", "model", "tool"} {
+		for _, f := range []ledger.CostFilter{{By: by}, {By: by, Tenant: "t3"}, {By: by, Since: day}, {By: by, Since: day.AddDate(0, 0, -30), Until: day}, {By: by, Owner: "o3"}} {
+			if f.Owner != "" && (by == "model" || by == "tool") {
+				continue // these are read from the calls of the owner's runs
+			}
+			d.plans = nil
+			if _, err := s.Costs(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			if plan := strings.Join(d.plans, "\n"); len(d.plans) != 1 || !strings.Contains(plan, "cost_days") || strings.Contains(plan, "_calls ") || strings.Contains(plan, "call_records") {
+				t.Errorf("%+v is answered by\n%s", f, plan)
+			}
+		}
+	}
 }
 
 // A list of artifacts by tenant, name or verdict reads the rows of its index alone.

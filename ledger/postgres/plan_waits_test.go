@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,4 +94,15 @@ func TestPlansOfWhatWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { d.bounded(t, ask) })
 	}
+	t.Run("runs without a lease", func(t *testing.T) {
+		d.plans = nil
+		if _, err := s.Stuck(ctx, ledger.StuckFilter{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range d.plans {
+			if strings.Contains(p, "r.lease_until IS NULL") && !strings.Contains(p, "runs_leaseless") {
+				t.Errorf("they are looked for by\n%s", p)
+			}
+		}
+	})
 }
