@@ -109,26 +109,17 @@ func TestGettingStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := blocks(string(page))
-	const mark = "=== block "
-	script := "set -eu\n"
-	written, wanted := map[string]int{}, map[int]block{}
-	for i, b := range all {
-		lines := strings.Count(b.text, "\n")
-		switch {
-		case b.file != "":
-			if lines > maxLines {
-				t.Errorf("line %d: %s has %d lines, want %d at most", b.line, b.file, lines, maxLines)
-			}
-			written[b.section] += lines
-			script += fmt.Sprintf("cat > '%s' <<'END-OF-FILE'\n%sEND-OF-FILE\n", b.file, b.text)
-		case b.language == "sh" && strings.HasPrefix(b.text, "git clone"): // the test has built them
-		case b.language == "sh":
-			script += fmt.Sprintf("echo '%s%d'\n%s", mark, i, b.text)
-		case b.language == "text" && i > 0 && all[i-1].language == "sh":
-			wanted[i-1] = b
-		default:
-			t.Errorf("line %d: the test does not know what to do with a block of %q", b.line, b.language)
+	script, wanted := scripted(t, all)
+	written := map[string]int{}
+	for _, b := range all {
+		if b.file == "" {
+			continue
 		}
+		lines := strings.Count(b.text, "\n")
+		if lines > maxLines {
+			t.Errorf("line %d: %s has %d lines, want %d at most", b.line, b.file, lines, maxLines)
+		}
+		written[b.section] += lines
 	}
 	for section, lines := range written {
 		if lines > maxLines {
@@ -139,14 +130,7 @@ func TestGettingStarted(t *testing.T) {
 		t.Fatalf("files in %d sections and %d outputs: the test does not understand the page", len(written), len(wanted))
 	}
 	out := typed(t, root, script)
-	got := map[int]string{}
-	for part := range strings.SplitSeq(out, mark) {
-		var i int
-		head, text, _ := strings.Cut(part, "\n")
-		if _, err := fmt.Sscan(head, &i); err == nil {
-			got[i] = text
-		}
-	}
+	got := outputs(out)
 	for i, b := range wanted {
 		if !same(b.text, got[i]) {
 			t.Errorf("line %d: the page shows\n%s\nand it prints\n%s", b.line, b.text, got[i])
@@ -155,6 +139,42 @@ func TestGettingStarted(t *testing.T) {
 	if t.Failed() {
 		t.Logf("all of it:\n%s", out)
 	}
+}
+
+// mark stands before the output of each block.
+const mark = "=== block "
+
+// scripted makes one script of a page's blocks, and says which have an output beside them.
+func scripted(t *testing.T, all []block) (script string, wanted map[int]block) {
+	t.Helper()
+	script, wanted = "set -eu\n", map[int]block{}
+	for i, b := range all {
+		switch {
+		case b.file != "":
+			script += fmt.Sprintf("cat > '%s' <<'END-OF-FILE'\n%sEND-OF-FILE\n", b.file, b.text)
+		case b.language == "sh" && strings.HasPrefix(b.text, "git clone"): // the test has built them
+		case b.language == "sh":
+			script += fmt.Sprintf("echo '%s%d'\n%s", mark, i, b.text)
+		case b.language == "text" && i > 0 && all[i-1].language == "sh":
+			wanted[i-1] = b
+		default:
+			t.Errorf("line %d: the test does not know what to do with a block of %q", b.line, b.language)
+		}
+	}
+	return script, wanted
+}
+
+// outputs are those of each block.
+func outputs(out string) map[int]string {
+	got := map[int]string{}
+	for part := range strings.SplitSeq(out, mark) {
+		var i int
+		head, text, _ := strings.Cut(part, "\n")
+		if _, err := fmt.Sscan(head, &i); err == nil {
+			got[i] = text
+		}
+	}
+	return got
 }
 
 // typed runs a script as a newcomer's terminal would, in an empty folder, and
