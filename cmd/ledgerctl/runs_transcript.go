@@ -137,6 +137,9 @@ func lineage(ctx context.Context, st ledger.Store, r ledger.Run) (parts []part, 
 		parts = append(parts, p)
 		r = o
 	}
+	if !r.Continues.IsZero() && len(parts) > 0 { // a run of the session says so itself
+		notes = append(notes, fmt.Sprintf("run %s goes on in session %s, whose earlier runs are not in it", r.ID, r.SessionID))
+	}
 	slices.Reverse(parts)
 	return parts, notes, nil
 }

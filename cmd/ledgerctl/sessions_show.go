@@ -150,8 +150,9 @@ func (a *app) sessionText(ctx context.Context, st ledger.Store, s ledger.Session
 		}
 	}
 	sums := sumsOf(runs)
+	fmt.Fprintln(a.out)
 	a.fields([]field{
-		{"\nsession", either(", ", plural(int64(sums.Runs), "run"), plural(sums.Turns, "turn"), plural(sums.ModelCalls, "model call"), plural(sums.ToolCalls, "tool call"))},
+		{"session", either(", ", plural(int64(sums.Runs), "run"), plural(sums.Turns, "turn"), plural(sums.ModelCalls, "model call"), plural(sums.ToolCalls, "tool call"))},
 		{"cost", money(sums.Cost.pico, " USD", unknown{sums.Unpriced, "unpriced"}, unknown{sums.Unmeasured, "unmeasured"})},
 	})
 	return nil
