@@ -20,6 +20,19 @@ import (
 var freeText = json.RawMessage(`{"type":"object","properties":{"input":{"type":"string","minLength":1,` +
 	`"description":"the task, complete: what to do, with which facts, and what to answer"}},"required":["input"],"additionalProperties":false}`)
 
+// AgentTool is what an agent is declared as where another one calls it as a tool,
+// without the schema of what it takes.
+func AgentTool(c agents.Callee, of agents.Agent) *tools.Definition {
+	return &tools.Definition{
+		Name: c.Tool(),
+		Description: of.Description + "\n\nThis is another agent. It knows nothing but what you write here; its answer is the result. " +
+			"Call several agents in one turn to have them work side by side.",
+		Effect: tools.Idempotent,
+		Trust:  tools.Own, // of what is said here; an answer has the trust of the child's own history
+		Pinned: true,
+	}
+}
+
 // agentTool is an agent as a tool of another one: a call of it is a child run,
 // whose answer is the result.
 func agentTool(c agents.Callee, of agents.Agent) (tools.Tool, error) {
@@ -27,14 +40,7 @@ func agentTool(c agents.Callee, of agents.Agent) (tools.Tool, error) {
 	if schema == nil {
 		schema = freeText
 	}
-	return tools.Raw(tools.Definition{
-		Name: c.Tool(),
-		Description: of.Description + "\n\nThis is another agent. It knows nothing but what you write here; its answer is the result. " +
-			"Call several agents in one turn to have them work side by side.",
-		Effect: tools.Idempotent,
-		Trust:  tools.Own, // of what is said here; an answer has the trust of the child's own history
-		Pinned: true,
-	}, schema, func(ctx context.Context, inv *tools.Invocation) (any, error) {
+	return tools.Raw(*AgentTool(c, of), schema, func(ctx context.Context, inv *tools.Invocation) (any, error) {
 		if inv.Spawner == nil {
 			return nil, errors.New("child runs cannot be started here")
 		}

@@ -25,6 +25,7 @@ import (
 type submitFlags struct {
 	in       runtime.Submit
 	input    string
+	agents   string
 	deadline time.Duration
 	delay    time.Duration
 	notUntil string
@@ -63,6 +64,7 @@ somebody or something has to come first (ledgerctl why RUN).`,
 	f := c.Flags()
 	f.StringVar(&s.in.Agent, "agent", "", "agent that works on the run (required)")
 	f.StringVar(&s.input, "input", "", "JSON, @FILE, or - for standard input (required)")
+	f.StringVar(&s.agents, "agents", "", "folder with an AGENT.md in each subfolder: --input is held against the agent's input schema before anything is queued")
 	f.StringVar(&s.in.ClientKey, "key", "", "client key: the same key is the same run (required)")
 	f.StringVar(&s.in.Tenant, "tenant", "default", "tenant: letters, digits, - and _")
 	f.StringVar(&s.in.Queue, "queue", "default", "queue")
@@ -128,6 +130,11 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 	raw, err := a.readInput(s.input)
 	if err != nil {
 		return err
+	}
+	if s.agents != "" {
+		if err := checkInput(ctx, s.agents, s.in.Agent, s.input, raw); err != nil {
+			return err
+		}
 	}
 	// The time bounds what is waited for, not the submission itself: that was
 	// either made or not.

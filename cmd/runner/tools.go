@@ -15,6 +15,7 @@ import (
 	"github.com/daybookhq/daybook/cmd/internal/terminal"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/redact"
+	"github.com/daybookhq/daybook/runtime"
 	"github.com/daybookhq/daybook/runtime/shelf"
 	"github.com/daybookhq/daybook/tools"
 )
@@ -64,7 +65,8 @@ func (a *app) toolsCommand() *cobra.Command {
 		Short: "Says which tools a worker would have, and what becomes of their calls after a crash",
 		Long: `Says which tools a worker with these flags would have: what they do to the world, who can
 write what they return, where they come from, and what becomes of a call that a crash cut
-off. MCP servers are started and asked. With --agents it lists the tools that agents name.
+off. MCP servers are started and asked. With --agents it lists the tools that agents name,
+and the agents that they call as tools.
 It needs no ledger. How tools were used: ledgerctl tools.`,
 		Example: `  runner tools
   runner tools --tools tools.yaml --agents ./agents
@@ -127,7 +129,7 @@ func (a *app) toolViews(ctx context.Context, w *workerFlags) (views []toolView, 
 	if err != nil {
 		return nil, err
 	}
-	return chosen(views, as), nil
+	return append(chosen(views, as), callees(as)...), nil
 }
 
 // knownSecrets are those that the process was started with, and a redactor that knows them.
@@ -152,6 +154,30 @@ func chosen(views []toolView, as []*agents.Agent) []toolView {
 		}
 	}
 	return slices.DeleteFunc(views, func(v toolView) bool { return len(v.Agents) == 0 })
+}
+
+// callees are the agents that others call as tools, with who calls them.
+func callees(as []*agents.Agent) (views []toolView) {
+	for _, caller := range as {
+		for _, c := range caller.Agents {
+			i := slices.IndexFunc(as, func(a *agents.Agent) bool { return a.Name == c.Agent })
+			if i < 0 {
+				continue // loading has said so
+			}
+			v := newToolView(runtime.AgentTool(c, *as[i]), "agent")
+			if c.Budget != nil {
+				v.Price = c.Budget.String()
+			}
+			v.Server, v.Agents = c.Agent, []string{caller.Name}
+			same := slices.IndexFunc(views, func(o toolView) bool { return o.Name == v.Name && o.Price == v.Price })
+			if same >= 0 {
+				views[same].Agents = append(views[same].Agents, caller.Name)
+				continue
+			}
+			views = append(views, v)
+		}
+	}
+	return views
 }
 
 // from is where a tool comes from, in words.
