@@ -103,6 +103,8 @@ func errorCodes() []errorCode {
 		{ledger.ErrTooDeep, "too_deep"},
 		{ledger.ErrTooManyChildren, "too_many_children"},
 		{ledger.ErrFenced, "fenced"},
+		{ledger.ErrSessionOwner, "session_owner"},
+		{ledger.ErrSessionErased, "session_erased"},
 		{ledger.ErrLeaseTooShort, "lease_too_short"},
 		{ledger.ErrAuditBehind, "audit_behind"},
 		{ledger.ErrWindowMissing, "window_missing"},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/daybookhq/daybook/cmd/internal/manpages"
 	"github.com/daybookhq/daybook/runtime/system"
 )
 
@@ -88,6 +89,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage; submit --wait has more. What happened
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error (DAYBOOK_LOG_LEVEL)")
 	c.AddCommand(a.devCommand(), a.workerCommand(), a.projectorCommand(), a.submitCommand(), a.toolsCommand(), a.policyCommand(), a.demoCommand(), a.demoChildCommand(),
 		a.tortureCommand(), a.tortureChildCommand())
+	c.AddCommand(manpages.Command(usagef))
 	return c
 }
 
