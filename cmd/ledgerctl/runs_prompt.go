@@ -2,15 +2,15 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"strings"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 )
 
 // printPrompt prints what a run was told and what it may be told.
 func (a *app) printPrompt(r runReport) error {
-	if s := askedWords(r.Asked); s != "" {
+	if s := telling.AskedWords(r.Asked); s != "" {
 		a.section("asked of the prompt")
 		a.fields([]field{{"submission", s}})
 	}
@@ -25,24 +25,6 @@ func (a *app) printPrompt(r runReport) error {
 		return table(a.out, a.term, r.Skills, skillColumns())
 	}
 	return nil
-}
-
-// askedWords are what a submission says about its run's prompt; empty for nothing.
-func askedWords(raw json.RawMessage) string {
-	var in struct {
-		Text     string   `json:"text"`
-		NoLayers bool     `json:"no_layers"`
-		Skills   []string `json:"skills"`
-	}
-	if len(raw) == 0 || json.Unmarshal(raw, &in) != nil {
-		return string(raw)
-	}
-	layers := ""
-	if in.NoLayers {
-		layers = "no configured layers"
-	}
-	text := strings.Join(strings.Fields(in.Text), " ")
-	return either(", ", layers, with("skills ", strings.Join(in.Skills, " ")), with("prompt ", text))
 }
 
 func promptColumns() []column[events.PromptLayer] {

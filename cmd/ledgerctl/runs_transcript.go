@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -38,8 +39,8 @@ type transcriptOut interface {
 	head(runView) error
 	// inherit comes before what a fork took over, and with the zero run behind it.
 	inherit(part) error
-	section(*section) error
-	end(totals *toldView, notes []string) error
+	section(*telling.Section) error
+	end(totals *telling.ToldView, notes []string) error
 }
 
 // part is how much of a run another one begins with.
@@ -75,8 +76,8 @@ func (a *app) writeTranscript(ctx context.Context, st ledger.Store, s ledger.Sum
 	if err != nil {
 		return err
 	}
-	var last *section
-	var own *teller
+	var last *telling.Section
+	var own *telling.Teller
 	for i, p := range append(parts, part{run: s.ID}) {
 		inherited := i < len(parts)
 		if inherited {
@@ -88,29 +89,29 @@ func (a *app) writeTranscript(ctx context.Context, st ledger.Store, s ledger.Sum
 				return err
 			}
 		}
-		own = newTeller(p.run, inherited, func(sec *section) error {
+		own = telling.NewTeller(p.run, inherited, func(sec *telling.Section) error {
 			if err := a.readPrompt(ctx, st, s.Tenant, sec, f); err != nil {
 				return err
 			}
 			return out.section(sec)
 		})
-		own.last = last
+		own.Last = last
 		if err := readPart(ctx, st, p, own); err != nil {
 			return err
 		}
 		if inherited {
-			if _, err := own.end(); err != nil {
+			if _, err := own.End(); err != nil {
 				return err
 			}
-			last = own.last
+			last = own.Last
 		}
 	}
 	facts, err := st.Pending(ctx, s.ID)
 	if err != nil {
 		return err
 	}
-	own.pending(facts)
-	totals, err := own.end()
+	own.Pending(facts)
+	totals, err := own.End()
 	if err != nil {
 		return err
 	}
@@ -144,12 +145,12 @@ func lineage(ctx context.Context, st ledger.Store, r ledger.Run) (parts []part, 
 	return parts, notes, nil
 }
 
-func readPart(ctx context.Context, st ledger.Store, p part, t *teller) error {
+func readPart(ctx context.Context, st ledger.Store, p part, t *telling.Teller) error {
 	err := st.Events(ctx, p.run, 1, func(e events.Sealed) error {
 		if p.seq > 0 && e.Envelope().Seq > p.seq {
 			return errEnough
 		}
-		return t.event(e)
+		return t.Event(e)
 	})
 	if err != nil && !errors.Is(err, errEnough) {
 		return fmt.Errorf("read events of run %s: %w", p.run, err)
@@ -158,14 +159,14 @@ func readPart(ctx context.Context, st ledger.Store, p part, t *teller) error {
 }
 
 // readPrompt puts the text of the prompt beside what is said of it.
-func (a *app) readPrompt(ctx context.Context, st ledger.Store, tenant string, s *section, f transcriptFlags) error {
-	for _, v := range s.told {
-		if !f.prompt || v.Kind != toldPrompt || v.Prompt.IsZero() {
+func (a *app) readPrompt(ctx context.Context, st ledger.Store, tenant string, s *telling.Section, f transcriptFlags) error {
+	for _, v := range s.Told {
+		if !f.prompt || v.Kind != telling.ToldPrompt || v.Prompt.IsZero() {
 			continue
 		}
 		b, _, err := st.Blob(ctx, tenant, v.Prompt)
 		if errors.Is(err, ledger.ErrNotFound) {
-			v.label, v.tone = "prompt is not kept any more", yellow
+			v.Label, v.Tone = "prompt is not kept any more", telling.ToneWarn
 			continue
 		}
 		if err != nil {
@@ -176,19 +177,8 @@ func (a *app) readPrompt(ctx context.Context, st ledger.Store, tenant string, s 
 	return nil
 }
 
-// pending tells facts that no holder has put into the timeline yet.
-func (t *teller) pending(fs []events.Fact) {
-	for _, f := range fs {
-		v := &toldView{Kind: toldPending, Time: f.At, Type: f.Type, Data: f.Data, label: "pending " + string(f.Type), tone: yellow}
-		if p, err := events.DecodePayload(f.Type, f.Version, f.Data); err == nil {
-			v.Text = summary(p)
-		}
-		t.tell(v)
-	}
-}
-
 // agrees compares what the events come to with what costs says of the run.
-func (a *app) agrees(ctx context.Context, st ledger.Store, r ledger.Run, s *sumsView) (notes []string, err error) {
+func (a *app) agrees(ctx context.Context, st ledger.Store, r ledger.Run, s *telling.SumsView) (notes []string, err error) {
 	rows, err := st.Costs(ctx, ledger.CostFilter{Run: r.ID})
 	if err != nil {
 		return nil, err
@@ -200,7 +190,7 @@ func (a *app) agrees(ctx context.Context, st ledger.Store, r ledger.Run, s *sums
 			Unpriced: row.Unpriced, Unmeasured: row.Unmeasured, Unsettled: row.Unsettled,
 		})
 	}
-	if c.ModelCost.orZero().Cmp(s.ModelCost.orZero()) != 0 || c.ToolCost.orZero().Cmp(s.ToolCost.orZero()) != 0 || c.ModelCalls != s.ModelCalls ||
+	if c.ModelCost.orZero().Cmp(s.ModelCost.OrZero()) != 0 || c.ToolCost.orZero().Cmp(s.ToolCost.OrZero()) != 0 || c.ModelCalls != s.ModelCalls ||
 		c.ToolCalls != s.ToolCalls || c.Unpriced != s.Unpriced || c.Unmeasured != s.Unmeasured || c.Unsettled != s.Unsettled {
 		notes = append(notes, "costs does not say the same yet, because the run goes on or the projector is behind:\n"+a.command("costs", "--run", r.ID.String()))
 	}
@@ -214,26 +204,14 @@ func (a *app) agrees(ctx context.Context, st ledger.Store, r ledger.Run, s *sums
 	return notes, nil
 }
 
-// told is a section as views: what it came to, then what is in it.
-func (s *section) views() []*toldView {
-	if s.turn == 0 {
-		return s.told
-	}
-	v := &toldView{Kind: toldTurn, Turn: s.turn, Time: s.first, Sums: &s.sums}
-	if len(s.told) > 0 {
-		v.Inherited = s.told[0].Inherited
-	}
-	return append([]*toldView{v}, s.told...)
-}
-
 // transcriptLines writes jsonl.
 type transcriptLines struct{ a *app }
 
 func (o transcriptLines) head(v runView) error { return o.a.jsonLine(headView{"run", v}) }
 func (transcriptLines) inherit(part) error     { return nil }
 
-func (o transcriptLines) section(s *section) error {
-	for _, v := range s.views() {
+func (o transcriptLines) section(s *telling.Section) error {
+	for _, v := range s.Views() {
 		if err := o.a.jsonLine(v); err != nil {
 			return err
 		}
@@ -241,7 +219,7 @@ func (o transcriptLines) section(s *section) error {
 	return nil
 }
 
-func (o transcriptLines) end(totals *toldView, _ []string) error { return o.a.jsonLine(totals) }
+func (o transcriptLines) end(totals *telling.ToldView, _ []string) error { return o.a.jsonLine(totals) }
 
 // transcriptJSON writes one object, without holding all of it at once.
 type transcriptJSON struct {
@@ -269,8 +247,8 @@ func (o *transcriptJSON) head(v runView) error {
 
 func (*transcriptJSON) inherit(part) error { return nil }
 
-func (o *transcriptJSON) section(s *section) error {
-	for _, v := range s.views() {
+func (o *transcriptJSON) section(s *telling.Section) error {
+	for _, v := range s.Views() {
 		before := ",\n    "
 		if o.told == 0 {
 			before = "\n    "
@@ -283,7 +261,7 @@ func (o *transcriptJSON) section(s *section) error {
 	return nil
 }
 
-func (o *transcriptJSON) end(totals *toldView, _ []string) error {
+func (o *transcriptJSON) end(totals *telling.ToldView, _ []string) error {
 	if err := o.put("\n  ],\n  \"totals\": ", totals.Sums); err != nil {
 		return err
 	}

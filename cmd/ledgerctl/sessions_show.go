@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -180,10 +181,10 @@ func (o *runOfSession) head(v runView) error {
 	return nil
 }
 
-func (o *runOfSession) end(totals *toldView, notes []string) error {
+func (o *runOfSession) end(totals *telling.ToldView, notes []string) error {
 	o.gutter = ""
 	s := *totals.Sums
-	o.line(inset, o.paint(clean(either(", ", plural(s.Turns, "turn"), plural(s.ModelCalls, "model call"), plural(s.ToolCalls, "tool call"), money(s.Cost.pico, " USD", unknowns(s)...))), dim))
+	o.line(inset, o.paint(clean(either(", ", plural(s.Turns, "turn"), plural(s.ModelCalls, "model call"), plural(s.ToolCalls, "tool call"), money(s.Cost.Pico, " USD", unknowns(s)...))), dim))
 	for _, n := range notes {
 		what, _, _ := strings.Cut(n, "\n")
 		o.line(inset, o.paint(clean(what), dim))

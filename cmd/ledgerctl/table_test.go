@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger/export"
 )
 
@@ -102,7 +103,7 @@ func TestEveryEventTypeHasASummary(t *testing.T) {
 		}
 		silent := typ == events.TypeOf(events.RunParked{}) || typ == events.TypeOf(events.RunUnparked{}) ||
 			typ == events.TypeOf(events.RunFailed{}) || typ == events.TypeOf(events.RunCancelled{}) || typ == events.TypeOf(events.SignalReceived{})
-		if summary(p) == "" && !silent {
+		if telling.Summary(p) == "" && !silent {
 			t.Errorf("%s has no summary", typ)
 		}
 	}

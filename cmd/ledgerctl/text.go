@@ -8,15 +8,8 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 )
-
-// stamp is a moment for people and scripts alike: UTC, RFC 3339, whole seconds.
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
-}
 
 // exact is a moment with all that is stored of it.
 func exact(t time.Time) string {
@@ -90,63 +83,9 @@ func money(v *big.Int, unit string, us ...unknown) string {
 	return strings.Join(parts, " + ")
 }
 
-// amount is one price, or the word for none.
-func amount(p *events.PicoUSD, word string) string {
-	if p == nil {
-		return word
-	}
-	return p.String()
-}
-
-// keyDigits is how much of an op key tables show; resolve takes as much.
-const keyDigits = 16
-
-func shortKey(h events.Hash) string {
-	if h.IsZero() {
-		return ""
-	}
-	return h.String()[:keyDigits]
-}
+func shortKey(h events.Hash) string { return telling.ShortKey(h) }
 
 func callName(run events.RunID, call events.CallID) string { return run.String() + "/" + call.String() }
-
-func refName(r *events.CallRef) string {
-	if r == nil {
-		return ""
-	}
-	return callName(r.Run, r.Call)
-}
-
-// plural is "1 call" or "2 calls".
-func plural(n int64, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
-
-// either joins what is not empty.
-func either(sep string, parts ...string) string {
-	var out []string
-	for _, p := range parts {
-		if p != "" {
-			out = append(out, p)
-		}
-	}
-	return strings.Join(out, sep)
-}
-
-// said is what a tool's result says, in one line.
-func said(r events.ToolResult) string {
-	switch {
-	case r.Error != "":
-		return r.Error
-	case r.Output != "":
-		return r.Output
-	default:
-		return r.Status
-	}
-}
 
 // resultOf reads the result of a call record; progress rows hold something else.
 func resultOf(raw json.RawMessage) (r events.ToolResult, progress string) {
@@ -160,3 +99,12 @@ func resultOf(raw json.RawMessage) (r events.ToolResult, progress string) {
 	_ = json.Unmarshal(raw, &p) // a value of an unknown shape is shown as nothing; calls show prints the bytes
 	return p.ToolResult, p.Progress
 }
+
+// What the commands and the page say alike.
+func stamp(t time.Time) string                  { return telling.Stamp(t) }
+func plural(n int64, one string) string         { return telling.Plural(n, one) }
+func either(sep string, parts ...string) string { return telling.Either(sep, parts...) }
+func said(r events.ToolResult) string           { return telling.Said(r) }
+func refName(r *events.CallRef) string          { return telling.RefName(r) }
+func when(so bool, s string) string             { return telling.When(so, s) }
+func with(before, s string) string              { return telling.With(before, s) }

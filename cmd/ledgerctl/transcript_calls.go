@@ -9,13 +9,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 )
 
 // calls writes what calls did, one call after the other: of those that ran
 // beside each other the record has the parts mixed.
-func (o *transcriptText) calls(s *section, vs []*toldView) {
+func (o *transcriptText) calls(s *telling.Section, vs []*telling.ToldView) {
 	var order []string
-	of := map[string][]*toldView{}
+	of := map[string][]*telling.ToldView{}
 	for _, v := range vs {
 		if of[v.Call] == nil {
 			order = append(order, v.Call)
@@ -29,7 +30,7 @@ func (o *transcriptText) calls(s *section, vs []*toldView) {
 	})
 	for _, id := range order {
 		for i, v := range of[id] {
-			if i == 0 || v.Kind == toldCall {
+			if i == 0 || v.Kind == telling.ToldCall {
 				o.callHead(s, v)
 			}
 			o.ofCall(v)
@@ -37,11 +38,11 @@ func (o *transcriptText) calls(s *section, vs []*toldView) {
 	}
 }
 
-func (o *transcriptText) callHead(s *section, v *toldView) {
+func (o *transcriptText) callHead(s *telling.Section, v *telling.ToldView) {
 	var args json.RawMessage
 	extra := ""
 	switch {
-	case v.Kind == toldCall:
+	case v.Kind == telling.ToldCall:
 		args = v.Data
 		if v.Attempt > 1 {
 			extra = fmt.Sprintf("attempt %d", v.Attempt)
@@ -50,8 +51,8 @@ func (o *transcriptText) callHead(s *section, v *toldView) {
 	case v.Status == "blocked":
 		args = v.Data
 	case v.Status == "repeated" || v.Status == "simulated": // nothing was started
-		for i, c := range s.asked {
-			if v.Call == (events.CallID{Turn: s.turn, Index: i}).String() {
+		for i, c := range s.Asked {
+			if v.Call == (events.CallID{Turn: s.Turn, Index: i}).String() {
 				args = c.Arguments
 			}
 		}
@@ -82,13 +83,13 @@ func (o *transcriptText) callLine(id, tool, extra string, args json.RawMessage) 
 	}
 }
 
-func (o *transcriptText) ofCall(v *toldView) {
+func (o *transcriptText) ofCall(v *telling.ToldView) {
 	switch v.Kind {
-	case toldProgress:
+	case telling.ToldProgress:
 		o.outcome(len(v.Call), "·", "", v.Text, "", dim)
-	case toldDoubt:
-		o.outcome(len(v.Call), "?", v.label, v.Text, "", v.tone)
-	case toldResult:
+	case telling.ToldDoubt:
+		o.outcome(len(v.Call), "?", v.Label, v.Text, "", painted(v.Tone))
+	case telling.ToldResult:
 		sign := "→"
 		switch v.Status {
 		case "error", "blocked", "failed":
@@ -106,7 +107,7 @@ func (o *transcriptText) ofCall(v *toldView) {
 		if v.LatencyMS != nil && *v.LatencyMS > 0 {
 			m = either(" · ", m, latency(v.LatencyMS))
 		}
-		o.outcome(len(v.Call), sign, v.label, v.Text, m, v.tone)
+		o.outcome(len(v.Call), sign, v.Label, v.Text, m, painted(v.Tone))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/ledger/sqlite"
 	"github.com/daybookhq/daybook/ledger/sqlstore"
@@ -137,22 +138,22 @@ func TestTranscriptTotalsAreThoseOfCosts(t *testing.T) {
 	for name, run := range w.names {
 		t.Run(name, func(t *testing.T) {
 			var cost, model, tool dollars
-			var last toldView
+			var last telling.ToldView
 			for line := range strings.Lines(ask(0, false, transcriptFlags{}, formatJSONL, run)) {
-				var v toldView
+				var v telling.ToldView
 				if err := json.Unmarshal([]byte(line), &v); err != nil {
 					t.Fatalf("%s: %v", line, err)
 				}
-				if v.Kind == toldTurn && v.Inherited.IsZero() {
-					cost, model, tool = sum(cost, v.Sums.Cost), sum(model, v.Sums.ModelCost), sum(tool, v.Sums.ToolCost)
+				if v.Kind == telling.ToldTurn && v.Inherited.IsZero() {
+					cost, model, tool = sum(cost, dollars{v.Sums.Cost.Pico}), sum(model, dollars{v.Sums.ModelCost.Pico}), sum(tool, dollars{v.Sums.ToolCost.Pico})
 				}
 				last = v
 			}
-			if last.Kind != toldTotals {
+			if last.Kind != telling.ToldTotals {
 				t.Fatalf("the last line is %+v", last)
 			}
 			got := last.Sums
-			if cost.orZero().Cmp(got.Cost.orZero()) != 0 || model.orZero().Cmp(got.ModelCost.orZero()) != 0 || tool.orZero().Cmp(got.ToolCost.orZero()) != 0 {
+			if cost.orZero().Cmp(got.Cost.OrZero()) != 0 || model.orZero().Cmp(got.ModelCost.OrZero()) != 0 || tool.orZero().Cmp(got.ToolCost.OrZero()) != 0 {
 				t.Errorf("the turns come to %v, the run to %v", cost, got.Cost)
 			}
 			st, err := sqlite.Open(t.Context(), sqlite.Config{Path: w.path, Store: sqlstore.Config{Redactor: w.seal}})
@@ -172,7 +173,7 @@ func TestTranscriptTotalsAreThoseOfCosts(t *testing.T) {
 				dollars{want.ModelCost}.orZero().String(), dollars{want.ToolCost}.orZero().String(), want.ModelCalls, want.ToolCalls,
 				want.Unpriced, want.Unmeasured, want.Unsettled, want.InputTokens, want.OutputTokens,
 			}, []any{
-				got.ModelCost.orZero().String(), got.ToolCost.orZero().String(), got.ModelCalls, got.ToolCalls,
+				got.ModelCost.OrZero().String(), got.ToolCost.OrZero().String(), got.ModelCalls, got.ToolCalls,
 				got.Unpriced, got.Unmeasured, got.Unsettled, got.Input, got.Output,
 			}); d != "" {
 				t.Errorf("costs and the transcript (-costs +transcript):\n%s", d)
@@ -185,9 +186,9 @@ func TestTranscriptTotalsAreThoseOfCosts(t *testing.T) {
 func TestTranscriptOfALongRun(t *testing.T) {
 	const turns = 2500
 	var kept, told int
-	tl := newTeller(events.RunID{1}, false, func(s *section) error {
-		kept = max(kept, len(s.told))
-		told += len(s.told)
+	tl := telling.NewTeller(events.RunID{1}, false, func(s *telling.Section) error {
+		kept = max(kept, len(s.Told))
+		told += len(s.Told)
 		return nil
 	})
 	r := redact.New(redact.Config{})
@@ -201,7 +202,7 @@ func TestTranscriptOfALongRun(t *testing.T) {
 		e, err := events.Seal(events.Envelope{ID: events.ID{1, 15: 1}, RunID: events.RunID{1}, Seq: seq, Epoch: 1, Type: events.TypeOf(p), Version: 1, Time: began, Tenant: "acme", Prev: prev}, data)
 		if err == nil {
 			prev = e.Hash()
-			err = tl.event(e)
+			err = tl.Event(e)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -213,11 +214,11 @@ func TestTranscriptOfALongRun(t *testing.T) {
 		note(events.ModelCallFinished{Turn: turn, Attempt: 1, Model: "m", ServedModel: "m", Text: "on", StopReason: "end_turn", Cost: price(1)})
 		note(events.SignalReceived{Name: "go"})
 	}
-	totals, err := tl.end()
+	totals, err := tl.End()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept != 2 || told != 2*turns || totals.Sums.Turns != turns || totals.Sums.Cost.orZero().Int64() != turns {
+	if kept != 2 || told != 2*turns || totals.Sums.Turns != turns || totals.Sums.Cost.OrZero().Int64() != turns {
 		t.Errorf("kept %d at a time of %d, totals %+v", kept, told, totals.Sums)
 	}
 }
@@ -233,10 +234,10 @@ func TestTranscriptTellsEveryType(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tl := newTeller(events.RunID{1}, false, func(*section) error { return nil })
-		tl.bound = true
-		tl.told(events.Event{Envelope: events.Envelope{RunID: events.RunID{1}, Seq: 1, Type: typ}, Data: p}, ledger.Rows{})
-		if told := len(tl.cur.told) == 1; told == silent[typ] {
+		tl := telling.NewTeller(events.RunID{1}, false, func(*telling.Section) error { return nil })
+		tl.Bound = true
+		tl.Told(events.Event{Envelope: events.Envelope{RunID: events.RunID{1}, Seq: 1, Type: typ}, Data: p}, ledger.Rows{})
+		if told := len(tl.Cur.Told) == 1; told == silent[typ] {
 			t.Errorf("%s: told is %v", typ, told)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 )
 
 const (
@@ -92,23 +93,23 @@ func (o *transcriptText) room(indent int) int {
 	return max(o.a.term.width-indent, 20)
 }
 
-func (o *transcriptText) section(s *section) error {
+func (o *transcriptText) section(s *telling.Section) error {
 	o.blank()
-	if s.turn > 0 {
+	if s.Turn > 0 {
 		o.heading(s)
 	}
-	for i := 0; i < len(s.told); {
-		v := s.told[i]
+	for i := 0; i < len(s.Told); {
+		v := s.Told[i]
 		if !ofCall(v) {
 			o.entry(v)
 			i++
 			continue
 		}
 		j := i
-		for j < len(s.told) && ofCall(s.told[j]) {
+		for j < len(s.Told) && ofCall(s.Told[j]) {
 			j++
 		}
-		o.calls(s, s.told[i:j])
+		o.calls(s, s.Told[i:j])
 		i = j
 	}
 	o.rest(s)
@@ -116,30 +117,30 @@ func (o *transcriptText) section(s *section) error {
 }
 
 // rest says what a turn still waits for.
-func (o *transcriptText) rest(s *section) {
-	if len(s.open) > 0 {
+func (o *transcriptText) rest(s *telling.Section) {
+	if len(s.Open) > 0 {
 		o.note("no answer recorded", "", yellow)
 	}
-	if o.gutter != "" || s.turn == 0 {
+	if o.gutter != "" || s.Turn == 0 {
 		return
 	}
-	for i, c := range s.asked {
-		if !s.seen[i] {
-			id := events.CallID{Turn: s.turn, Index: i}.String()
+	for i, c := range s.Asked {
+		if !s.Seen[i] {
+			id := events.CallID{Turn: s.Turn, Index: i}.String()
 			o.callLine(id, c.Name, "", c.Arguments)
 			o.outcome(len(id), "·", "not begun", "", "", dim)
 		}
 	}
 }
 
-func (o *transcriptText) heading(s *section) {
-	left := fmt.Sprintf("turn %d", s.turn)
-	if s.goesOn {
+func (o *transcriptText) heading(s *telling.Section) {
+	left := fmt.Sprintf("turn %d", s.Turn)
+	if s.GoesOn {
 		left += ", goes on"
 	}
-	models, sums := "", meta(s.sums)
-	if len(s.sums.Models) > 0 {
-		models = clean(strings.Join(s.sums.Models, ", "))
+	models, sums := "", meta(s.Sums)
+	if len(s.Sums.Models) > 0 {
+		models = clean(strings.Join(s.Sums.Models, ", "))
 	}
 	width := o.room(0)
 	if width == 0 {
@@ -163,7 +164,7 @@ func (o *transcriptText) heading(s *section) {
 }
 
 // meta is what a turn came to.
-func meta(s sumsView) string {
+func meta(s telling.SumsView) string {
 	tokens := ""
 	if s.ModelCalls > 0 {
 		tokens = fmt.Sprintf("%d in%s · %d out", s.Input, cached(s), s.Output)
@@ -181,72 +182,72 @@ func meta(s sumsView) string {
 	if s.ModelCalls+s.ToolCalls == 0 {
 		return ""
 	}
-	return either(" · ", tokens, money(s.Cost.pico, " USD", unknowns(s)...), took)
+	return either(" · ", tokens, money(s.Cost.Pico, " USD", unknowns(s)...), took)
 }
 
-func unknowns(s sumsView) []unknown {
+func unknowns(s telling.SumsView) []unknown {
 	return []unknown{{s.Unpriced, "unpriced"}, {s.Unsettled, "unsettled"}, {s.Unmeasured, "unmeasured"}}
 }
 
-func cached(s sumsView) string {
+func cached(s telling.SumsView) string {
 	if n := s.CacheRead + s.CacheWrite; n > 0 {
 		return fmt.Sprintf(" + %d cached", n)
 	}
 	return ""
 }
 
-func ofCall(v *toldView) bool {
+func ofCall(v *telling.ToldView) bool {
 	switch v.Kind {
-	case toldCall, toldProgress, toldResult, toldDoubt:
+	case telling.ToldCall, telling.ToldProgress, telling.ToldResult, telling.ToldDoubt:
 		return true
 	}
 	return false
 }
 
 // entry writes what is not of a call.
-func (o *transcriptText) entry(v *toldView) {
+func (o *transcriptText) entry(v *telling.ToldView) {
 	switch v.Kind {
-	case toldInput:
-		o.line("", o.paint(v.label, bold))
+	case telling.ToldInput:
+		o.line("", o.paint(v.Label, bold))
 		if v.Text != "" {
 			o.note(v.Text, "", dim)
 		}
 		o.text(inset, readable(v.Data), plain)
-	case toldPrompt:
+	case telling.ToldPrompt:
 		o.prompt(v)
-	case toldAnswer:
+	case telling.ToldAnswer:
 		o.answer(v)
-	case toldFailure:
-		o.note(v.label, fmt.Sprintf("%s: %s (%s, %s)", v.Status, v.Text, costOf(v), latency(v.LatencyMS)), v.tone)
-	case toldWait:
-		o.note(waitWords(v), "", v.tone)
-	case toldEnd:
+	case telling.ToldFailure:
+		o.note(v.Label, fmt.Sprintf("%s: %s (%s, %s)", v.Status, v.Text, costOf(v), latency(v.LatencyMS)), painted(v.Tone))
+	case telling.ToldWait:
+		o.note(waitWords(v), "", painted(v.Tone))
+	case telling.ToldEnd:
 		o.ending(v)
-	case toldNote, toldPending, toldChild, toldApproval, toldArtifact, toldResume:
+	case telling.ToldNote, telling.ToldPending, telling.ToldChild, telling.ToldApproval, telling.ToldArtifact, telling.ToldResume:
 		first, below, _ := strings.Cut(v.Text, "\n")
-		o.note(v.label, first, v.tone)
+		o.note(v.Label, first, painted(v.Tone))
 		o.shortened(inset+inset, below, dim)
-		if len(v.Data) > 0 && v.Kind != toldPending && string(v.Data) != "null" {
+		if len(v.Data) > 0 && v.Kind != telling.ToldPending && string(v.Data) != "null" {
 			o.shortened(inset+inset, readable(v.Data), dim)
 		}
 	}
 }
 
-func (o *transcriptText) prompt(v *toldView) {
+func (o *transcriptText) prompt(v *telling.ToldView) {
 	switch {
 	case v.Status == "shown":
-		o.note(either(", ", v.label, plural(int64(len(v.Text)), "byte")), layerNames(v.Layers), dim)
+		o.note(either(", ", v.Label, plural(int64(len(v.Text)), "byte")), telling.LayerNames(v.Layers), dim)
 		o.text(inset+inset, v.Text, dim)
-	case v.tone != plain:
-		o.note(v.label, "", v.tone)
+	case v.Tone != telling.TonePlain:
+		o.note(v.Label, "", painted(v.Tone))
 	case !v.Prompt.IsZero():
-		o.note(either(" ", v.label, with("of ", v.Text), "(--prompt shows it)"), "", dim)
+		o.note(either(" ", v.Label, with("of ", v.Text), "(--prompt shows it)"), "", dim)
 	}
 }
 
-func (o *transcriptText) answer(v *toldView) {
-	if v.label != "" { // a late one
-		o.note(v.label, fmt.Sprintf("turn %d, attempt %d, paid for and not used: %s", v.Turn, v.Attempt, costOf(v)), v.tone)
+func (o *transcriptText) answer(v *telling.ToldView) {
+	if v.Label != "" { // a late one
+		o.note(v.Label, fmt.Sprintf("turn %d, attempt %d, paid for and not used: %s", v.Turn, v.Attempt, costOf(v)), painted(v.Tone))
 		return
 	}
 	if v.Reasoning != "" {
@@ -267,15 +268,15 @@ func (o *transcriptText) answer(v *toldView) {
 	}
 }
 
-func (o *transcriptText) ending(v *toldView) {
+func (o *transcriptText) ending(v *telling.ToldView) {
 	why := either(": ", strings.ReplaceAll(v.Status, "_", " "), with("by ", v.By), v.Text)
 	lines := wrapHard(clean(why), o.room(len(inset)))
-	if o.room(0) == 0 || len(v.label)+2+utf8.RuneCountInString(why) <= o.room(0) {
-		o.line("", o.paint(v.label, bold)+with(", ", o.paint(clean(why), v.tone)))
+	if o.room(0) == 0 || len(v.Label)+2+utf8.RuneCountInString(why) <= o.room(0) {
+		o.line("", o.paint(v.Label, bold)+with(", ", o.paint(clean(why), painted(v.Tone))))
 	} else {
-		o.line("", o.paint(v.label, bold))
+		o.line("", o.paint(v.Label, bold))
 		for _, l := range lines {
-			o.line(inset, o.paint(l, v.tone))
+			o.line(inset, o.paint(l, painted(v.Tone)))
 		}
 	}
 	if out := readable(v.Data); out != "" && out != "null" && out != o.said {
@@ -311,7 +312,7 @@ func (o *transcriptText) shortened(indent, s string, st style) {
 	}
 }
 
-func (o *transcriptText) end(totals *toldView, notes []string) error {
+func (o *transcriptText) end(totals *telling.ToldView, notes []string) error {
 	s := *totals.Sums
 	o.gutter = ""
 	o.blank()
@@ -328,9 +329,9 @@ func (o *transcriptText) end(totals *toldView, notes []string) error {
 	o.a.fields([]field{
 		{"total", either(", ", plural(s.Turns, "turn"), plural(s.ModelCalls, "model call"), plural(s.ToolCalls, "tool call"))},
 		{"tokens", tokens},
-		{"models", money(s.ModelCost.pico, " USD", unknown{s.Unpriced, "unpriced"}, unknown{s.Unsettled, "unsettled"})},
-		{"tools", money(s.ToolCost.pico, " USD", unknown{s.Unmeasured, "unmeasured"})},
-		{"cost", money(s.Cost.pico, " USD", unknowns(s)...)},
+		{"models", money(s.ModelCost.Pico, " USD", unknown{s.Unpriced, "unpriced"}, unknown{s.Unsettled, "unsettled"})},
+		{"tools", money(s.ToolCost.Pico, " USD", unknown{s.Unmeasured, "unmeasured"})},
+		{"cost", money(s.Cost.Pico, " USD", unknowns(s)...)},
 		{"took", either(", ", lasting(time.Duration(s.TookMS)*time.Millisecond), when(s.LatencyMS > 0, "the models "+lasting(time.Duration(s.LatencyMS)*time.Millisecond)))},
 	})
 	for _, n := range notes {
@@ -343,4 +344,9 @@ func (o *transcriptText) end(totals *toldView, notes []string) error {
 		}
 	}
 	return nil
+}
+
+// painted is how a tone looks on a terminal.
+func painted(t telling.Tone) style {
+	return [...]style{telling.TonePlain: plain, telling.ToneSoft: dim, telling.ToneWarn: yellow, telling.ToneBad: red}[t]
 }

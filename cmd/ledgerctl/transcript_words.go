@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/daybookhq/daybook/internal/telling"
 )
 
 // visible breaks text from a run into lines that can be printed: nothing in it
@@ -108,14 +110,6 @@ func spaced(s string) string {
 	return b.String()
 }
 
-// when is s if it is so.
-func when(so bool, s string) string {
-	if so {
-		return s
-	}
-	return ""
-}
-
 // lasting is how long something took: exact while it is short.
 func lasting(d time.Duration) string {
 	switch {
@@ -137,7 +131,7 @@ func lasting(d time.Duration) string {
 }
 
 // waitWords says for what and how long a run waited.
-func waitWords(v *toldView) string {
+func waitWords(v *telling.ToldView) string {
 	what := strings.ReplaceAll(v.Status, "_", " ")
 	if v.WaitedMS != nil {
 		return either(": ", fmt.Sprintf("waited %s, %s", lasting(time.Duration(*v.WaitedMS)*time.Millisecond), what), v.Text)
@@ -150,7 +144,7 @@ func waitWords(v *toldView) string {
 }
 
 // costOf is what a model call cost, in words.
-func costOf(v *toldView) string {
+func costOf(v *telling.ToldView) string {
 	switch {
 	case v.Cost != nil:
 		return v.Cost.String() + " USD"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -193,7 +194,7 @@ func newEventView(s events.Sealed) (eventView, error) {
 	if p, err := events.DecodePayload(env.Type, env.Version, data); err != nil {
 		v.what = "not readable by this build: " + string(data)
 	} else {
-		v.what = summary(p)
+		v.what = telling.Summary(p)
 	}
 	return v, nil
 }
@@ -209,7 +210,7 @@ type factView struct {
 func newFactView(f events.Fact) factView {
 	v := factView{Type: f.Type, ID: f.ID, At: f.At, Data: f.Data}
 	if p, err := events.DecodePayload(f.Type, f.Version, f.Data); err == nil {
-		v.what = summary(p)
+		v.what = telling.Summary(p)
 	}
 	return v
 }

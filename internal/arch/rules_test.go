@@ -88,7 +88,7 @@ var packages = map[string]string{
 	"migrations":        "internal/fault",
 	// The page reads the record as whoever embeds it hands it over; it knows no runtime
 	// and no SDK; see docs/decisions/0039.
-	"ledger/ui": "ledger ledger/ui/... events redact internal/trace",
+	"ledger/ui": "ledger ledger/ui/... events redact internal/trace internal/telling",
 	// Who may see and do what on the page; see docs/decisions/0038.
 	"ledger/ui/access": "ledger events redact internal/strictyaml",
 
@@ -117,6 +117,7 @@ var packages = map[string]string{
 	"internal/fault":       "",
 	"internal/strictyaml":  "",
 	"internal/telemetry":   "events redact internal/trace",
+	"internal/telling":     "ledger events",
 	"internal/trace":       "events", // the record read as a trace; see docs/decisions/0036
 	// Receives what is sent, in tests.
 	"internal/telemetry/otlptest": "",
@@ -137,7 +138,7 @@ var packages = map[string]string{
 
 const wiring = "examples/... runtime/... agents/... loops/... tools/... model/... ledger ledger/export ledger/leakscan ledger/ui/... ledger/sqlstore ledger/postgres ledger/sqlite " +
 	"events events/memory events/jetstream redact migrations " +
-	"internal/canonical internal/telemetry internal/trace internal/embedded internal/fault internal/strictyaml internal/torture"
+	"internal/canonical internal/telemetry internal/telling internal/trace internal/embedded internal/fault internal/strictyaml internal/torture"
 
 // forTests is what any test may import of this module, besides what its package
 // may: servers, and the adapters that stand in for the outside world.

@@ -83,7 +83,7 @@ func TestActs(t *testing.T) {
 		}
 		says(t, page, "Wants an approval", "refund", "above 100 EUR a person decides", "Approve once", "In doubt", "the worker that ran it went away", "What became of it?", "Settle")
 		_, page = s.see(bob, "/inbox")
-		if strings.Contains(page, "<form class=\"act") {
+		if strings.Contains(page, "<form class=\"deed") {
 			t.Error("who only reads is offered a form")
 		}
 		says(t, page, "Your token has no scope approve", "ledgerctl approve "+story.Approval.String())
@@ -167,6 +167,7 @@ func TestPagesOfARun(t *testing.T) {
 		s := open(t, h)
 		done := "/runs/" + story.Done.String()
 		says(t, s.get(done+"/artifacts"), "letter", "revision 1", "accepted", "d-del", "-we paid.", "d-add", "+we paid back 50.00 EUR.", "revision 0", "refused by amount", "the amount is missing")
+		says(t, s.get(done+"/transcript"), "Turn 1", "1\u202f200 + 80 tokens", "$0.0123", "I refund it.", "t1.c0 search", "order 7", "order 7, paid", "Turn 2")
 		says(t, s.get(done+"/cost"), "$0.036", "Models", "Not in these sums: 2 unmeasured", "Cost of each turn", ">1</a>", "$0.0123")
 		says(t, s.get(done+"/events"), "run_queued", "model_call_started", "artifact_finished")
 		says(t, s.get(done+"/events?from=4"), "model_call_started", "Earlier")

@@ -69,7 +69,7 @@ func (p *page) run(ctx context.Context, r *http.Request, c *chrome) (shown, erro
 	if err != nil {
 		return shown{}, err
 	}
-	w, err := c.fold(ctx, h.ID)
+	w, err := c.fold(ctx, h.ID, h.State.Ended())
 	if err != nil {
 		return shown{}, err
 	}

@@ -13,7 +13,7 @@ import (
 type runTab struct{ path, name string }
 
 var runTabs = []runTab{
-	{"waterfall", "Waterfall"}, {"cost", "Cost"}, {"artifacts", "Artifacts"}, {"tree", "Tree"}, {"events", "Events"}, {"record", "Record"},
+	{"waterfall", "Waterfall"}, {"transcript", "Transcript"}, {"cost", "Cost"}, {"artifacts", "Artifacts"}, {"tree", "Tree"}, {"events", "Events"}, {"record", "Record"},
 }
 
 func (t runTab) link(c chrome, h runHead) string {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -73,6 +72,3 @@ func outcomeWords(o ledger.OutcomeKind) string {
 	}
 	return string(o)
 }
-
-// eventWords is an event in one line.
-func eventWords(_ events.Type, _ int, data json.RawMessage) string { return string(data) }

@@ -98,7 +98,7 @@ func (p *page) routes() http.Handler {
 	m.HandleFunc("GET /assets/{name}", p.asset)
 	m.HandleFunc("GET /theme/{theme}", p.theme)
 	for path, gather := range map[string]gather{
-		"/runs": p.runs, "/runs/{run}": p.run, "/runs/{run}/cost": p.runCost,
+		"/runs": p.runs, "/runs/{run}": p.run, "/runs/{run}/transcript": p.transcript, "/runs/{run}/cost": p.runCost,
 		"/runs/{run}/artifacts": p.artifacts, "/runs/{run}/tree": p.tree, "/runs/{run}/events": p.events, "/runs/{run}/events/{seq}": p.event,
 		"/runs/{run}/calls/{call}": p.call, "/runs/{run}/record": p.runRecord,
 		"/inbox": p.inbox, "/costs": p.costs, "/queues": p.queues, "/record": p.record,

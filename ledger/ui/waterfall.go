@@ -63,7 +63,7 @@ type waterfall struct {
 }
 
 // fold reads a run's events as a trace.
-func (c *chrome) fold(ctx context.Context, run events.RunID) (*waterfall, error) {
+func (c *chrome) fold(ctx context.Context, run events.RunID, ended bool) (*waterfall, error) {
 	f := trace.New(run, trace.Options{})
 	var spans []trace.Span
 	w := &waterfall{}
@@ -88,8 +88,8 @@ func (c *chrome) fold(ctx context.Context, run events.RunID) (*waterfall, error)
 	open := map[trace.SpanID]bool{}
 	if n > 0 && !f.Ended() {
 		at := c.now
-		if at.Before(last) {
-			at = last
+		if ended || at.Before(last) {
+			at = last // nothing goes on after the end
 		}
 		for _, s := range f.Open(at) {
 			open[s.ID] = true

@@ -1,14 +1,15 @@
-package main
+package telling
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/daybookhq/daybook/events"
 )
 
-// summary is an event in one line, for people.
-func summary(p events.Payload) string {
+// Summary is an event in one line, for people.
+func Summary(p events.Payload) string {
 	switch d := p.(type) {
 	case events.TurnStarted:
 		return fmt.Sprintf("turn %d", d.Turn)
@@ -35,37 +36,37 @@ func summary(p events.Payload) string {
 func runSummary(p events.Payload) string {
 	switch d := p.(type) {
 	case events.RunQueued:
-		return either(", ", "agent "+d.Agent, "key "+d.ClientKey, with("for ", d.Owner), askedWords(d.Prompt), "input "+string(d.Input))
+		return Either(", ", "agent "+d.Agent, "key "+d.ClientKey, With("for ", d.Owner), AskedWords(d.Prompt), "input "+string(d.Input))
 	case events.RunStarted:
-		s := fmt.Sprintf("worker %s, model %s, loop %s v%d, %s", d.Worker, d.Model, d.Loop, d.LoopVersion, plural(int64(len(d.Tools)), "tool"))
-		return either(", ", s, with("prompt of ", layerNames(d.PromptLayers)))
+		s := fmt.Sprintf("worker %s, model %s, loop %s v%d, %s", d.Worker, d.Model, d.Loop, d.LoopVersion, Plural(int64(len(d.Tools)), "tool"))
+		return Either(", ", s, With("prompt of ", LayerNames(d.PromptLayers)))
 	case events.RunResumed:
 		s := fmt.Sprintf("worker %s, epoch %d, goes on after seq %d", d.Worker, d.Epoch, d.BaseSeq)
 		if d.SetAside > 0 {
-			s += fmt.Sprintf(", %s set aside", plural(int64(d.SetAside), "event"))
+			s += fmt.Sprintf(", %s set aside", Plural(int64(d.SetAside), "event"))
 		}
 		return s
 	case events.RunParked:
-		s := either(": ", string(d.Reason), d.Detail)
+		s := Either(": ", string(d.Reason), d.Detail)
 		if !d.Until.IsZero() {
-			s += ", until " + stamp(d.Until)
+			s += ", until " + Stamp(d.Until)
 		}
 		return s
 	case events.RunUnparked:
-		return either(": ", string(d.Reason), d.Detail)
+		return Either(": ", string(d.Reason), d.Detail)
 	case events.RunFinished:
-		return either(", ", string(d.StoppedBy), d.DeclinedBecause, plural(int64(d.Turns), "turn"), with("output ", string(d.Output)))
+		return Either(", ", string(d.StoppedBy), d.DeclinedBecause, Plural(int64(d.Turns), "turn"), With("output ", string(d.Output)))
 	case events.RunFailed:
-		return either(": ", string(d.StoppedBy), d.Error.Kind, d.Error.Message)
+		return Either(": ", string(d.StoppedBy), d.Error.Kind, d.Error.Message)
 	case events.RunCancelled:
-		return either(": ", with("by ", d.By), d.Reason)
+		return Either(": ", With("by ", d.By), d.Reason)
 	default:
 		return ""
 	}
 }
 
-// layerNames are the layers that are in a prompt.
-func layerNames(ls []events.PromptLayer) string {
+// LayerNames are the layers that are in a prompt.
+func LayerNames(ls []events.PromptLayer) string {
 	var in []string
 	for _, l := range ls {
 		if l.Off == "" {
@@ -75,23 +76,16 @@ func layerNames(ls []events.PromptLayer) string {
 	return strings.Join(in, " + ")
 }
 
-func with(before, s string) string {
-	if s == "" {
-		return ""
-	}
-	return before + s
-}
-
 func modelSummary(p events.Payload) string {
 	switch d := p.(type) {
 	case events.ModelCallStarted:
-		return either(": ", purpose(d.Purpose), either(", ", d.Model, with("endpoint ", d.Endpoint), fmt.Sprintf("attempt %d, %s", d.Attempt, plural(int64(d.Messages), "message"))))
+		return Either(": ", purpose(d.Purpose), Either(", ", d.Model, With("endpoint ", d.Endpoint), fmt.Sprintf("attempt %d, %s", d.Attempt, Plural(int64(d.Messages), "message"))))
 	case events.ModelCallFinished:
 		tokens := "usage not sent"
 		if !d.Usage.Missing {
 			tokens = fmt.Sprintf("%d in + %d out tokens", d.Usage.Input+d.Usage.CacheRead+d.Usage.CacheWrite, d.Usage.Output)
 		}
-		s := fmt.Sprintf("%s, %s, %s", d.StopReason, tokens, amount(d.Cost, "unpriced"))
+		s := fmt.Sprintf("%s, %s, %s", d.StopReason, tokens, Amount(d.Cost, "unpriced"))
 		if g := d.Degraded; g != nil {
 			s += fmt.Sprintf(", by %s instead of %s (%s)", g.To, g.From, g.Reason)
 		}
@@ -102,7 +96,7 @@ func modelSummary(p events.Payload) string {
 			}
 			s += ", asks for " + strings.Join(names, " ")
 		}
-		return either(": ", purpose(d.Purpose), either(", ", s, d.Text))
+		return Either(": ", purpose(d.Purpose), Either(", ", s, d.Text))
 	case events.ModelCallError:
 		s := fmt.Sprintf("attempt %d, %s: %s", d.Attempt, d.Error.Kind, d.Error.Message)
 		switch {
@@ -111,7 +105,7 @@ func modelSummary(p events.Payload) string {
 		case d.Retryable:
 			s += ", will be tried again"
 		}
-		return either(": ", purpose(d.Purpose), s)
+		return Either(": ", purpose(d.Purpose), s)
 	default:
 		return ""
 	}
@@ -127,21 +121,21 @@ func toolSummary(p events.Payload) string {
 	case events.ToolExecutionFinished:
 		s := name(d.Call, d.Tool)
 		if d.Repeated {
-			s += " repeated, outcome of " + refName(d.Of)
+			s += " repeated, outcome of " + RefName(d.Of)
 		}
-		return s + ": " + said(d.Result)
+		return s + ": " + Said(d.Result)
 	case events.ToolExecutionError:
 		return fmt.Sprintf("%s: %s: %s", name(d.Call, d.Tool), d.Error.Kind, d.Error.Message)
 	case events.ToolExecutionBlocked:
-		return either(": ", name(d.Call, d.Tool), string(d.Reason), d.Detail, d.Rule)
+		return Either(": ", name(d.Call, d.Tool), string(d.Reason), d.Detail, d.Rule)
 	case events.ToolExecutionInDoubt:
-		return either(": ", name(d.Call, d.Tool), d.Cause, d.Evidence)
+		return Either(": ", name(d.Call, d.Tool), d.Cause, d.Evidence)
 	case events.EffectResolved:
 		s := fmt.Sprintf("%s %s, by %s", name(d.Call, d.Tool), d.State, d.By)
 		if d.Forced {
 			s += " (forced)"
 		}
-		return either(": ", s, d.Note)
+		return Either(": ", s, d.Note)
 	default:
 		return ""
 	}
@@ -162,7 +156,7 @@ func stepSummary(d events.StepPlanned) string {
 		}
 		return s + ", calls " + strings.Join(names, " ")
 	}
-	return either(" ", s+", "+string(d.Op), d.Name)
+	return Either(" ", s+", "+string(d.Op), d.Name)
 }
 
 func artifactSummary(p events.Payload) string {
@@ -170,7 +164,7 @@ func artifactSummary(p events.Payload) string {
 		if len(is) == 0 {
 			return ""
 		}
-		return plural(int64(len(is)), "issue") + ", first: " + either(": ", is[0].Path, is[0].Message)
+		return Plural(int64(len(is)), "issue") + ", first: " + Either(": ", is[0].Path, is[0].Message)
 	}
 	switch d := p.(type) {
 	case events.ArtifactValidationStarted:
@@ -191,7 +185,7 @@ func artifactSummary(p events.Payload) string {
 	case events.ArtifactFinished:
 		return fmt.Sprintf("%s, revision %d, %d bytes, content %s", d.Name, d.Revision, d.Bytes, d.Content)
 	case events.ArtifactFailed:
-		return either(", ", d.Name+" after "+plural(int64(d.Revisions), "revision"), issues(d.Issues))
+		return Either(", ", d.Name+" after "+Plural(int64(d.Revisions), "revision"), issues(d.Issues))
 	default:
 		return ""
 	}
@@ -200,21 +194,21 @@ func artifactSummary(p events.Payload) string {
 func outsideSummary(p events.Payload) string {
 	switch d := p.(type) {
 	case events.ApprovalRequested:
-		return either(": ", fmt.Sprintf("%s %s, approval %s, expires %s", d.Call, d.Tool, d.Approval, stamp(d.Expires)), d.Rule)
+		return Either(": ", fmt.Sprintf("%s %s, approval %s, expires %s", d.Call, d.Tool, d.Approval, Stamp(d.Expires)), d.Rule)
 	case events.ApprovalDecided:
-		return either(": ", fmt.Sprintf("%s by %s", d.Decision, d.By), d.Reason)
+		return Either(": ", fmt.Sprintf("%s by %s", d.Decision, d.By), d.Reason)
 	case events.BudgetExceeded:
 		return fmt.Sprintf("%s: limit %s, wanted %s", d.Budget, d.Limit, d.Wanted)
 	case events.SignalReceived:
-		return either(" ", d.Name, string(d.Data))
+		return Either(" ", d.Name, string(d.Data))
 	case events.TimerFired:
-		return "due " + stamp(d.Due)
+		return "due " + Stamp(d.Due)
 	case events.ChildStarted:
 		return fmt.Sprintf("run %s for %s", d.Child, d.Call)
 	case events.ChildFinished:
-		return either(", ", fmt.Sprintf("run %s", d.Child), string(d.StoppedBy), string(d.Output))
+		return Either(", ", fmt.Sprintf("run %s", d.Child), string(d.StoppedBy), string(d.Output))
 	case events.OperatorActed:
-		return either(": ", fmt.Sprintf("%s by %s", d.Verb, d.By), d.Detail)
+		return Either(": ", fmt.Sprintf("%s by %s", d.Verb, d.By), d.Detail)
 	default:
 		return ""
 	}
@@ -229,7 +223,7 @@ func purpose(p string) string {
 }
 
 func compactionSummary(d events.TranscriptCompacted) string {
-	what := plural(int64(d.Span.To-d.Span.From), "message")
+	what := Plural(int64(d.Span.To-d.Span.From), "message")
 	switch {
 	case d.Span.FirstTurn == 0:
 	case d.Span.FirstTurn == d.Span.LastTurn:
@@ -246,7 +240,25 @@ func compactionSummary(d events.TranscriptCompacted) string {
 	case events.CompactedByObservations:
 		how = "now observations"
 	case events.CompactedByCut:
-		how = either(": ", "left out", d.Failed)
+		how = Either(": ", "left out", d.Failed)
 	}
-	return either(", ", what+" "+how, why, d.Text)
+	return Either(", ", what+" "+how, why, d.Text)
+}
+
+// AskedWords are what a submission says about its run's prompt; empty for nothing.
+func AskedWords(raw json.RawMessage) string {
+	var in struct {
+		Text     string   `json:"text"`
+		NoLayers bool     `json:"no_layers"`
+		Skills   []string `json:"skills"`
+	}
+	if len(raw) == 0 || json.Unmarshal(raw, &in) != nil {
+		return string(raw)
+	}
+	layers := ""
+	if in.NoLayers {
+		layers = "no configured layers"
+	}
+	text := strings.Join(strings.Fields(in.Text), " ")
+	return Either(", ", layers, With("skills ", strings.Join(in.Skills, " ")), With("prompt ", text))
 }

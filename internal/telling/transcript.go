@@ -1,4 +1,4 @@
-package main
+package telling
 
 import (
 	"encoding/json"
@@ -11,29 +11,40 @@ import (
 
 // Kinds of what a transcript tells. Part of -o json; never renamed.
 const (
-	toldInput    = "input"    // what the run was asked, or a fork was told
-	toldPrompt   = "prompt"   // what the run is bound to
-	toldTurn     = "turn"     // what a turn came to
-	toldAnswer   = "answer"   // of the model
-	toldFailure  = "failure"  // an attempt of a model call without an answer
-	toldCall     = "call"     // a tool is called
-	toldProgress = "progress" // what it says meanwhile
-	toldResult   = "result"   // how the call ended
-	toldDoubt    = "in_doubt" // nobody can know how
-	toldWait     = "wait"     // the run waited
-	toldResume   = "resume"   // another holder goes on
-	toldApproval = "approval" // asked for, or decided
-	toldArtifact = "artifact" // judged, revised, accepted, given up
-	toldChild    = "child"    // begun, ended
-	toldNote     = "note"     // anything else, in words
-	toldEnd      = "end"      // of the run
-	toldPending  = "pending"  // true already, not in the timeline yet
-	toldTotals   = "totals"   // of the run: what costs says
+	ToldInput    = "input"    // what the run was asked, or a fork was told
+	ToldPrompt   = "prompt"   // what the run is bound to
+	ToldTurn     = "turn"     // what a turn came to
+	ToldAnswer   = "answer"   // of the model
+	ToldFailure  = "failure"  // an attempt of a model call without an answer
+	ToldCall     = "call"     // a tool is called
+	ToldProgress = "progress" // what it says meanwhile
+	ToldResult   = "result"   // how the call ended
+	ToldDoubt    = "in_doubt" // nobody can know how
+	ToldWait     = "wait"     // the run waited
+	ToldResume   = "resume"   // another holder goes on
+	ToldApproval = "approval" // asked for, or decided
+	ToldArtifact = "artifact" // judged, revised, accepted, given up
+	ToldChild    = "child"    // begun, ended
+	ToldNote     = "note"     // anything else, in words
+	ToldEnd      = "end"      // of the run
+	ToldPending  = "pending"  // true already, not in the timeline yet
+	ToldTotals   = "totals"   // of the run: what costs says
 )
 
-// toldView is one thing that a transcript tells: a line of -o jsonl. Fields are
+// Tone is how something stands out among what is told.
+type Tone int
+
+// Tones.
+const (
+	TonePlain Tone = iota
+	ToneSoft
+	ToneWarn
+	ToneBad
+)
+
+// ToldView is one thing that a transcript tells: a line of -o jsonl. Fields are
 // never renamed; those that a kind has no use for are left out.
-type toldView struct {
+type ToldView struct {
 	Kind string `json:"kind"`
 	// Inherited is the run whose event it is, where that is not the run asked for.
 	Inherited events.RunID    `json:"inherited_from,omitzero"`
@@ -72,21 +83,21 @@ type toldView struct {
 	WaitedMS *int64    `json:"waited_ms,omitempty"`
 	Until    time.Time `json:"until,omitzero"`
 
-	Sums *sumsView `json:"sums,omitempty"` // of a turn, or of the run
+	Sums *SumsView `json:"sums,omitempty"` // of a turn, or of the run
 
-	tone  style // how it is painted
-	label string
+	Tone  Tone   `json:"-"` // how it stands out
+	Label string `json:"-"` // of what has a label
 }
 
-// sumsView is what a part of a run came to, with what nobody knows beside it.
-type sumsView struct {
+// SumsView is what a part of a run came to, with what nobody knows beside it.
+type SumsView struct {
 	Turns      int64    `json:"turns,omitempty"` // of the run
 	Models     []string `json:"models,omitempty"`
 	ModelCalls int64    `json:"model_calls"`
 	ToolCalls  int64    `json:"tool_calls"` // as costs counts them: executed ones
-	ModelCost  dollars  `json:"model_cost"`
-	ToolCost   dollars  `json:"tool_cost"`
-	Cost       dollars  `json:"cost"`
+	ModelCost  Dollars  `json:"model_cost"`
+	ToolCost   Dollars  `json:"tool_cost"`
+	Cost       Dollars  `json:"cost"`
 	Unpriced   int64    `json:"unpriced"`
 	Unmeasured int64    `json:"unmeasured"`
 	Unsettled  int64    `json:"unsettled"`
@@ -101,58 +112,58 @@ type sumsView struct {
 	TookMS    int64 `json:"took_ms"`    // from the first event to the last
 }
 
-// section is a turn with all that belongs to it, or what stands before the first.
-type section struct {
-	turn   int
-	goesOn bool // another run began the turn
-	told   []*toldView
-	asked  []events.ToolCall // by the turn's answer
-	seen   map[int]bool      // indexes of those that came to something
-	sums   sumsView
-	open   map[uint64]bool // model attempts of this section without an outcome, by seq
-	first  time.Time
+// Section is a turn with all that belongs to it, or what stands before the first.
+type Section struct {
+	Turn   int
+	GoesOn bool // another run began the turn
+	Told   []*ToldView
+	Asked  []events.ToolCall // by the turn's answer
+	Seen   map[int]bool      // indexes of those that came to something
+	Sums   SumsView
+	Open   map[uint64]bool // model attempts of this section without an outcome, by seq
+	First  time.Time
 	last   time.Time
 }
 
-// teller makes a transcript of a run's events, a section at a time. Its memory
+// Teller makes a transcript of a run's events, a section at a time. Its memory
 // grows with what is in a turn, not with the run. What things cost it takes
 // from the ledger's own fold, so that it cannot say anything else than costs.
-type teller struct {
+type Teller struct {
 	run  events.RunID
 	from events.RunID // = run, set for what is inherited
-	give func(*section) error
+	give func(*Section) error
 
 	fold   *ledger.Fold
-	cur    *section
-	last   *section // the turn before, of the run that this one goes on with too
+	Cur    *Section
+	Last   *Section // the turn before, of the run that this one goes on with too
 	first  time.Time
-	sums   sumsView
+	sums   SumsView
 	turns  int64
-	wait   *toldView // that has not ended
-	bound  bool      // a worker has begun
+	wait   *ToldView // that has not ended
+	Bound  bool      // a worker has begun
 	ended  bool
 	worker string
 }
 
-func newTeller(run events.RunID, inherited bool, give func(*section) error) *teller {
-	t := &teller{run: run, give: give, fold: ledger.NewFold(run), cur: newSection(0)}
+func NewTeller(run events.RunID, inherited bool, give func(*Section) error) *Teller {
+	t := &Teller{run: run, give: give, fold: ledger.NewFold(run), Cur: newSection(0)}
 	if inherited {
 		t.from = run
 	}
 	return t
 }
 
-func newSection(turn int) *section {
-	return &section{turn: turn, seen: map[int]bool{}, open: map[uint64]bool{}}
+func newSection(turn int) *Section {
+	return &Section{Turn: turn, Seen: map[int]bool{}, Open: map[uint64]bool{}}
 }
 
-// event takes the next event.
-func (t *teller) event(s events.Sealed) error {
+// Event takes the next event.
+func (t *Teller) Event(s events.Sealed) error {
 	env := s.Envelope()
 	e, err := s.Decode()
 	if err != nil {
 		data, _ := s.Data()
-		t.tell(&toldView{Kind: toldNote, Seq: env.Seq, Epoch: env.Epoch, Time: env.Time, Type: env.Type, Data: data, Text: "not readable by this build", label: string(env.Type), tone: yellow})
+		t.Tell(&ToldView{Kind: ToldNote, Seq: env.Seq, Epoch: env.Epoch, Time: env.Time, Type: env.Type, Data: data, Text: "not readable by this build", Label: string(env.Type), Tone: ToneWarn})
 		t.fold.Seq++
 		return nil
 	}
@@ -164,13 +175,13 @@ func (t *teller) event(s events.Sealed) error {
 	if err := t.fold.Apply(e, &rows); err != nil {
 		return err
 	}
-	t.told(e, rows)
+	t.Told(e, rows)
 	return nil
 }
 
 // place opens the section that an event begins: a turn, the part of one that is
 // the fork's own, or what comes with the end of the run.
-func (t *teller) place(p events.Payload) error {
+func (t *Teller) place(p events.Payload) error {
 	turn := -1
 	switch d := p.(type) {
 	case events.TurnStarted:
@@ -189,67 +200,67 @@ func (t *teller) place(p events.Payload) error {
 		return t.flush(newSection(0))
 	}
 	_, begins := p.(events.TurnStarted)
-	if !begins && (turn <= 0 || t.cur.turn > 0 || t.ended) {
+	if !begins && (turn <= 0 || t.Cur.Turn > 0 || t.ended) {
 		return nil
 	}
 	next := newSection(turn)
-	if l := t.last; l != nil && l.turn == turn {
-		next.asked, next.seen, next.goesOn = l.asked, l.seen, true
+	if l := t.Last; l != nil && l.Turn == turn {
+		next.Asked, next.Seen, next.GoesOn = l.Asked, l.Seen, true
 	}
 	return t.flush(next)
 }
 
-// end gives what is left and returns the totals.
-func (t *teller) end() (*toldView, error) {
+// End gives what is left and returns the totals.
+func (t *Teller) End() (*ToldView, error) {
 	if err := t.flush(newSection(0)); err != nil {
 		return nil, err
 	}
 	t.sums.Turns = t.turns
-	return &toldView{Kind: toldTotals, Sums: &t.sums}, nil
+	return &ToldView{Kind: ToldTotals, Sums: &t.sums}, nil
 }
 
-func (t *teller) flush(next *section) error {
-	s := t.cur
-	t.cur = next
+func (t *Teller) flush(next *Section) error {
+	s := t.Cur
+	t.Cur = next
 	t.wait = nil
-	if s.turn > 0 {
-		t.last = s
+	if s.Turn > 0 {
+		t.Last = s
 	}
-	if len(s.told) == 0 && s.sums.ModelCalls == 0 && s.turn == 0 {
+	if len(s.Told) == 0 && s.Sums.ModelCalls == 0 && s.Turn == 0 {
 		return nil
 	}
-	s.sums.TookMS = s.last.Sub(s.first).Milliseconds()
+	s.Sums.TookMS = s.last.Sub(s.First).Milliseconds()
 	return t.give(s)
 }
 
-func (t *teller) span(at time.Time) {
-	if t.cur.first.IsZero() {
-		t.cur.first = at
+func (t *Teller) span(at time.Time) {
+	if t.Cur.First.IsZero() {
+		t.Cur.First = at
 	}
 	if t.first.IsZero() {
 		t.first = at
 	}
-	t.cur.last = at
+	t.Cur.last = at
 	t.sums.TookMS = at.Sub(t.first).Milliseconds()
 }
 
-func (t *teller) tell(v *toldView) {
+func (t *Teller) Tell(v *ToldView) {
 	v.Inherited = t.from
 	if v.Turn == 0 {
-		v.Turn = t.cur.turn
+		v.Turn = t.Cur.Turn
 	}
-	t.cur.told = append(t.cur.told, v)
+	t.Cur.Told = append(t.Cur.Told, v)
 }
 
 // both adds to what the section comes to and to what the run does.
-func (t *teller) both(f func(*sumsView)) {
-	f(&t.cur.sums)
+func (t *Teller) both(f func(*SumsView)) {
+	f(&t.Cur.Sums)
 	f(&t.sums)
 }
 
 // count adds what an event's rows say of money and tokens. costs sums the same
 // rows where the projector wrote them.
-func (t *teller) count(rows ledger.Rows) {
+func (t *Teller) count(rows ledger.Rows) {
 	for _, m := range rows.Models {
 		t.countModel(m)
 	}
@@ -257,7 +268,7 @@ func (t *teller) count(rows ledger.Rows) {
 		if c.Repeated || c.Status != "finished" && c.Status != "error" && c.Status != "resolved" {
 			continue
 		}
-		t.both(func(s *sumsView) {
+		t.both(func(s *SumsView) {
 			s.ToolCalls++
 			if c.Cost == nil {
 				s.Unmeasured++
@@ -269,22 +280,22 @@ func (t *teller) count(rows ledger.Rows) {
 	}
 }
 
-func (t *teller) countModel(m ledger.ModelCallRow) {
+func (t *Teller) countModel(m ledger.ModelCallRow) {
 	if m.State == "unsettled" {
-		t.cur.open[m.Seq] = true
-		t.both(func(s *sumsView) { s.ModelCalls++; s.Unsettled++ })
+		t.Cur.Open[m.Seq] = true
+		t.both(func(s *SumsView) { s.ModelCalls++; s.Unsettled++ })
 		return
 	}
 	switch {
-	case t.cur.open[m.Seq]:
-		delete(t.cur.open, m.Seq)
-		t.both(func(s *sumsView) { s.Unsettled-- })
+	case t.Cur.Open[m.Seq]:
+		delete(t.Cur.Open, m.Seq)
+		t.both(func(s *SumsView) { s.Unsettled-- })
 	case t.fold.Seq == m.Seq: // nothing was known of its start
-		t.both(func(s *sumsView) { s.ModelCalls++ })
+		t.both(func(s *SumsView) { s.ModelCalls++ })
 	default: // it was begun in another section, which showed it as unsettled
 		t.sums.Unsettled--
 	}
-	t.both(func(s *sumsView) {
+	t.both(func(s *SumsView) {
 		if m.Cost != nil {
 			add(&s.ModelCost, *m.Cost)
 			add(&s.Cost, *m.Cost)
@@ -307,12 +318,12 @@ func (t *teller) countModel(m ledger.ModelCallRow) {
 		}
 	})
 	if name := m.ServedModel; name != "" && m.State != "error" {
-		t.both(func(s *sumsView) { s.model(name) })
+		t.both(func(s *SumsView) { s.model(name) })
 	}
 }
 
 // model notes who answered, each once and in order.
-func (s *sumsView) model(name string) {
+func (s *SumsView) model(name string) {
 	for _, m := range s.Models {
 		if m == name {
 			return
@@ -321,6 +332,29 @@ func (s *sumsView) model(name string) {
 	s.Models = append(s.Models, name)
 }
 
-func add(d *dollars, p events.PicoUSD) {
-	*d = dollars{new(big.Int).Add(d.orZero(), big.NewInt(int64(p)))}
+func add(d *Dollars, p events.PicoUSD) {
+	*d = Dollars{new(big.Int).Add(d.OrZero(), big.NewInt(int64(p)))}
+}
+
+// Pending tells facts that no holder has put into the timeline yet.
+func (t *Teller) Pending(fs []events.Fact) {
+	for _, f := range fs {
+		v := &ToldView{Kind: ToldPending, Time: f.At, Type: f.Type, Data: f.Data, Label: "pending " + string(f.Type), Tone: ToneWarn}
+		if p, err := events.DecodePayload(f.Type, f.Version, f.Data); err == nil {
+			v.Text = Summary(p)
+		}
+		t.Tell(v)
+	}
+}
+
+// Views is a section as views: what it came to, then what is in it.
+func (s *Section) Views() []*ToldView {
+	if s.Turn == 0 {
+		return s.Told
+	}
+	v := &ToldView{Kind: ToldTurn, Turn: s.Turn, Time: s.First, Sums: &s.Sums}
+	if len(s.Told) > 0 {
+		v.Inherited = s.Told[0].Inherited
+	}
+	return append([]*ToldView{v}, s.Told...)
 }
