@@ -99,6 +99,9 @@ func (a *app) doctor(ctx context.Context, seal string) error {
 		d.nats(ctx, o)
 	}
 	err := list(a, d.checks, doctorColumns, "nothing was checked")
+	if a.output == formatTable && !a.machine && a.term.width > 0 {
+		d.inFull()
+	}
 	failed, warned := 0, 0
 	for _, c := range d.checks {
 		switch c.Status {
@@ -115,6 +118,20 @@ func (a *app) doctor(ctx context.Context, seal string) error {
 		return errors.Join(err, verdictError{exitIncomplete, plural(int64(warned), "warning"), "warnings"})
 	}
 	return err
+}
+
+// inFull says what a table on a terminal had to cut.
+func (d *doctor) inFull() {
+	for _, c := range d.checks {
+		if c.Status == checkOK {
+			continue
+		}
+		fmt.Fprintf(d.a.out, "\n%s: %s\n", d.a.term.paint(c.Check, bold), clean(c.Found))
+		if c.Promise != "" {
+			fmt.Fprintf(d.a.out, "  puts at risk %s\n", c.Promise)
+		}
+		fmt.Fprintf(d.a.out, "  do: %s\n", clean(c.Do))
+	}
 }
 
 var doctorColumns = []column[checkView]{
