@@ -177,12 +177,11 @@ func (a *app) submit(ctx context.Context, s submitFlags) error {
 	}
 	if s.wait {
 		id := r.ID
-		stop := func() {}
 		if s.live {
-			stop = a.watch(r)
+			r, err = a.watchRetries(wait, client, r)
+		} else {
+			r, err = client.WaitRetries(wait, id, true)
 		}
-		r, err = client.WaitRetries(wait, id, true)
-		stop()
 		if err != nil {
 			if wait.Err() != nil {
 				err = context.Cause(wait)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,11 +10,26 @@ import (
 	"github.com/daybookhq/daybook/cmd/internal/terminal"
 	"github.com/daybookhq/daybook/cmd/internal/watch"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/runtime"
 	"github.com/daybookhq/daybook/runtime/system"
 )
 
 // watchTry is how often a worker is looked for that can be watched.
 const watchTry = 100 * time.Millisecond
+
+// watchRetries is [runtime.Client.WaitRetries] and shows each attempt meanwhile.
+func (a *app) watchRetries(ctx context.Context, c *runtime.Client, r ledger.Run) (ledger.Run, error) {
+	for {
+		stop := a.watch(r)
+		ended, err := c.Wait(ctx, r.ID, true)
+		stop()
+		if err != nil || ended.Successor.IsZero() {
+			return ended, err
+		}
+		r.ID = ended.Successor // of the same tenant, which is all that watching needs
+		fmt.Fprintf(a.err, "[attempt %d: run %s]\n", ended.Attempt+1, r.ID)
+	}
+}
 
 // watch shows on stderr what a run is writing until stop is called, which leaves
 // the terminal as it was.
