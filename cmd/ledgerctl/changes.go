@@ -57,10 +57,17 @@ func (a *app) confirm(what string) error {
 		return usagef("nothing was done: %s cannot be taken back; say --yes, or --dry-run to see what it would be", what)
 	}
 	fmt.Fprintf(a.err, "%s cannot be taken back. Type yes to go on: ", clean(upperFirst(what)))
-	if answer := a.ask(); strings.TrimSpace(answer) != "yes" {
-		return usagef("nothing was done: the answer was not yes")
+	answers := make(chan string, 1)
+	go func() { answers <- a.ask() }() // an interrupt does not wait for a line: it ends the program
+	select {
+	case answer := <-answers:
+		if strings.TrimSpace(answer) != "yes" {
+			return usagef("nothing was done: the answer was not yes")
+		}
+		return nil
+	case <-a.context().Done():
+		return a.context().Err()
 	}
-	return nil
 }
 
 func upperFirst(s string) string {

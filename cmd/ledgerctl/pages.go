@@ -60,6 +60,8 @@ func (a *app) again(c *cobra.Command, args []string, after string) string {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		switch {
 		case f.Name == "after" || f.Name == "cursor" || a.flags.Lookup(f.Name) != nil && f.Name != "grace":
+		case f.Name == "output" && a.shape.asked != "": // the flag holds what the command writes itself
+			words = append(words, "--output", a.shape.asked)
 		case f.Value.Type() == "bool":
 			words = append(words, "--"+f.Name)
 		case f.Value.Type() == "stringSlice":
