@@ -52,7 +52,7 @@ func checkInput(ctx context.Context, dir, agent, flag string, input json.RawMess
 	case strings.HasPrefix(flag, "@"):
 		what = flag[1:]
 	}
-	faults := []error{fmt.Errorf("nothing was queued: %s is not what %s says that agent %q takes (input):", what, a.Path, agent)}
+	faults := []error{fmt.Errorf("nothing was queued: %s is not what %s says that agent %q takes (input)", what, a.Path, agent)}
 	for n, issue := range v.Issues {
 		if n == maxFaults {
 			faults = append(faults, fmt.Errorf("  and %d more", len(v.Issues)-n))
