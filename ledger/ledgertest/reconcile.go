@@ -34,7 +34,7 @@ type backup struct {
 // savedTables are in the order in which rows may be inserted.
 var savedTables = []string{
 	"runs", "run_epochs", "effects", "effect_attempts", "events", "set_aside", "run_folds", "tool_call_records", "model_calls",
-	"artifacts", "artifact_versions", "run_summaries", "journal_positions", "rollbacks",
+	"artifacts", "artifact_versions", "run_summaries", "cost_days", "sessions", "journal_positions", "rollbacks",
 }
 
 func (h Harness) backup(t tb) backup {

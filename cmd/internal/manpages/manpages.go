@@ -11,14 +11,13 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// Command is the hidden command "man DIR", which writes a page for each command of the
+// Command is the command "man DIR", which writes a page for each command of the
 // program that it is added to. The pages depend on the program alone: two runs write
 // the same bytes.
 func Command(usage func(format string, args ...any) error) *cobra.Command {
 	return &cobra.Command{
-		Use:    "man DIR",
-		Short:  "Writes the manual pages into a directory",
-		Hidden: true,
+		Use:   "man DIR",
+		Short: "Writes the manual pages into a directory",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usage("%s wants a directory, got %d arguments", c.CommandPath(), len(args))
