@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,6 +109,24 @@ func TestSnapshotsAreTheHistory(t *testing.T) {
 			text     []byte
 		}
 		var last *point
+		restored := func(run events.RunID, runs ...[]events.Event) *loops.History {
+			short := loops.NewHistory(run)
+			if err := short.Restore(runs[last.run][last.seq], last.text); err != nil {
+				t.Fatal(err)
+			}
+			for i := last.run; i < len(runs); i++ {
+				from := 0
+				if i == last.run {
+					from = last.seq + 1
+				}
+				for _, e := range runs[i][from:] {
+					if err := short.Inherit(e); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			return short
+		}
 		for n := 1; n <= rapid.IntRange(1, 5).Draw(t, "runs"); n++ {
 			var before []events.Event
 			if n > 1 {
@@ -119,35 +138,14 @@ func TestSnapshotsAreTheHistory(t *testing.T) {
 			}
 			h := fold()
 			if last != nil { // as a later run begins
-				short := loops.NewHistory(runID(n))
-				if err := short.Restore(runs[last.run][last.seq], last.text); err != nil {
-					t.Fatal(err)
-				}
-				for i := last.run; i < len(runs); i++ {
-					from := 0
-					if i == last.run {
-						from = last.seq + 1
-					}
-					for _, e := range runs[i][from:] {
-						if err := short.Inherit(e); err != nil {
-							t.Fatal(err)
-						}
-					}
-				}
+				short := restored(runID(n), runs...)
 				apply(t, short, loopstest.EventsOf(runID(n), ps...))
-				if d := cmp.Diff(h.Messages(), short.Messages()); d != "" {
-					t.Fatalf("(-whole +restored):\n%s", d)
-				}
-				a, b := []any{h.Turn(), h.Turns(), h.Filled(), h.Compactions(), h.External(), h.Unknown()}, []any{short.Turn(), short.Turns(), short.Filled(), short.Compactions(), short.External(), short.Unknown()}
-				due, ok := h.DueCompaction()
-				due2, ok2 := short.DueCompaction()
-				if !reflect.DeepEqual(a, b) || ok != ok2 || !reflect.DeepEqual(due, due2) {
-					t.Fatalf("whole %v %+v, restored %v %+v", a, due, b, due2)
-				}
+				same(t, h, short)
 			}
-			turn := h.Turn()
+			turn, revision := h.Turn(), 0
 			for range rapid.IntRange(0, 6).Draw(t, "turns") {
 				turn++
+				attempt := 1
 				if rapid.IntRange(0, 9).Draw(t, "signal") == 0 {
 					ps = append(ps, events.SignalReceived{Name: "s", Data: json.RawMessage(`"news"`)})
 					h = fold()
@@ -155,6 +153,11 @@ func TestSnapshotsAreTheHistory(t *testing.T) {
 				if due, ok := h.DueCompaction(); ok {
 					p := events.TranscriptCompacted{Turn: turn, Span: due.Span, Because: due.Because, Trust: "external", By: events.CompactedByCut}
 					ps = append(ps, events.TurnStarted{Turn: turn})
+					if rapid.Bool().Draw(t, "asked") { // the model's answer is of no use
+						ps = append(ps, events.ModelCallStarted{Turn: turn, Attempt: 1, Compacts: &due.Span},
+							events.ModelCallError{Turn: turn, Attempt: 1, Error: events.ErrorInfo{Kind: "refused"}})
+						attempt++
+					}
 					text, err := fold().Snapshot(p)
 					if err != nil || text == nil {
 						t.Fatalf("no snapshot: %v", err)
@@ -162,12 +165,16 @@ func TestSnapshotsAreTheHistory(t *testing.T) {
 					ps = append(ps, p)
 					last = &point{n - 1, len(ps) - 1, text}
 				}
-				f := events.ModelCallFinished{Turn: turn, Attempt: 1, Text: fmt.Sprint("answer <", turn, ">"), Usage: events.Usage{Input: rapid.Int64Range(0, 1000).Draw(t, "tokens")}}
+				f := events.ModelCallFinished{Turn: turn, Attempt: attempt, Text: fmt.Sprint("answer <", turn, ">"), Usage: events.Usage{Input: rapid.Int64Range(0, 1000).Draw(t, "tokens")}}
 				if rapid.Bool().Draw(t, "call") {
 					f.ToolCalls = []events.ToolCall{{Name: "look", Arguments: json.RawMessage(`{"a":"<&>"}`)}}
 					f.Blocks = []events.Block{{Kind: events.BlockReasoning, Format: "x", Data: json.RawMessage(`{"s":"<sig>"}`)}, {Kind: events.BlockCall}}
 				}
-				ps = append(ps, events.TurnStarted{Turn: turn}, events.ModelCallStarted{Turn: turn, Attempt: 1}, f)
+				ps = append(ps, events.TurnStarted{Turn: turn}, events.ModelCallStarted{Turn: turn, Attempt: attempt, Tools: []string{"look"}}, f)
+				if f.ToolCalls == nil && rapid.IntRange(0, 4).Draw(t, "revise") == 0 {
+					revision++
+					ps = append(ps, events.ArtifactRevisionStarted{Revision: revision, Input: "once more"})
+				}
 				switch {
 				case f.ToolCalls == nil:
 				case rapid.IntRange(0, 4).Draw(t, "doubt") == 0:
@@ -179,6 +186,41 @@ func TestSnapshotsAreTheHistory(t *testing.T) {
 			}
 			ps = append(ps, rapid.SampledFrom([]events.Payload{events.RunFinished{}, events.RunCancelled{}, events.RunFailed{StoppedBy: "error"}}).Draw(t, "end"))
 			runs = append(runs, loopstest.EventsOf(runID(n), ps...))
+			if last != nil { // and as a fork does, from any event behind the compaction
+				origins := slices.Clone(runs[:rapid.IntRange(last.run, len(runs)-1).Draw(t, "forked")+1])
+				of, from := origins[len(origins)-1], 0
+				if len(origins)-1 == last.run {
+					from = last.seq
+				}
+				of = of[:rapid.IntRange(from, len(of)-1).Draw(t, "from")+1]
+				origins[len(origins)-1] = of
+				l := of[len(of)-1]
+				own := loopstest.EventsOf(runID(100), events.RunQueued{Agent: "a", Input: json.RawMessage(`"in French"`), Fork: &events.Fork{Run: l.RunID, Seq: l.Seq, Hash: l.Hash, Effects: "live"}}, started)
+				whole, short := inherit(tb{t: t}, runID(100), own, origins...), restored(runID(100), origins...)
+				apply(t, short, own)
+				same(t, whole, short)
+			}
 		}
 	})
+}
+
+// same compares two histories of a run, the second one from a snapshot.
+func same(t *rapid.T, whole, short *loops.History) {
+	if d := cmp.Diff(whole.Messages(), short.Messages()); d != "" {
+		t.Fatalf("(-whole +restored):\n%s", d)
+	}
+	say := func(h *loops.History) map[string]any {
+		due, ok := h.DueCompaction()
+		step, err := singleshot.New().Next(h)
+		offered, current := h.Offered()
+		return map[string]any{
+			"turns":  []int{h.Turn(), h.NextTurn(), h.Turns(), h.ModelTurns(), h.ModelAttempts(), h.ModelFailures(), h.Revision(), h.Compactions()},
+			"filled": h.Filled(), "external": h.External(), "basis": h.Basis(), "unknown": h.Unknown(), "left by others": h.InheritedUnknown(),
+			"due": due, "is due": ok, "step": step, "error": err, "offered": offered, "current": current, "begun": h.Begun().UTC(), "first": h.Origin(),
+			"pending": h.Pending(), "open": h.OpenCalls(),
+		}
+	}
+	if a, b := say(whole), say(short); !reflect.DeepEqual(a, b) {
+		t.Fatalf("(-whole +restored):\n%s", cmp.Diff(a, b))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/internal/canonical"
@@ -30,6 +31,23 @@ type snapshot struct {
 	Past           []keptCall                    `json:"past,omitempty"`
 	Milli          int64                         `json:"milli,omitempty"` // thousandths of a token for each byte
 	Endpoints      map[string]string             `json:"endpoints,omitempty"`
+	// What is the run's own: a fork of it goes on with that, a later run of the session
+	// with its own.
+	Base     int               `json:"base,omitempty"` // turns of the runs before
+	Asked    int               `json:"asked,omitempty"`
+	Revision int               `json:"revision,omitempty"`
+	Begun    time.Time         `json:"begun,omitzero"`
+	First    *events.RunQueued `json:"first,omitempty"`
+	Offer    *offered          `json:"offer,omitempty"`
+	Attempts int               `json:"attempts,omitempty"` // of the turn in hand
+	Made     int               `json:"made,omitempty"`     // compactions in it
+}
+
+// offered is [offer] with names that JSON keeps.
+type offered struct {
+	Turn  int      `json:"turn"`
+	After int      `json:"after"`
+	Tools []string `json:"tools"`
 }
 
 // said is a message with what its JSON leaves out.
@@ -53,13 +71,21 @@ func (h *History) Snapshot(p events.TranscriptCompacted) ([]byte, error) {
 		return nil, nil
 	}
 	c := *h
-	c.past, c.offer, c.routes, c.turn.route = slices.Clip(h.past), nil, nil, turnRoute{}
+	c.past, c.routes, c.turn.route = slices.Clip(h.past), nil, turnRoute{}
+	if h.offer != nil {
+		o := *h.offer
+		c.offer = &o
+	}
 	if c.compact(p); c.compacted == h.compacted {
 		return nil, nil
 	}
 	s := snapshot{
 		Version: 1, Turn: c.turn.number, Pinned: c.pinned, Told: c.told, Started: c.started, Compactions: c.compacted, FirstCompacted: c.firstCompacted,
 		External: c.external, Unknown: c.unknown, Past: kept(c.past), Milli: c.filled.milli, Endpoints: c.endpoints,
+		Base: c.base, Asked: c.asked, Revision: c.revision, Begun: c.begun, First: c.first, Attempts: c.turn.attempts, Made: c.turn.compactions,
+	}
+	if o := c.offer; o != nil {
+		s.Offer = &offered{o.turn, o.after, o.tools}
 	}
 	for i, m := range c.messages {
 		s.Messages = append(s.Messages, said{Message: m, Turn: c.marks[i], By: m.By})
@@ -109,6 +135,12 @@ func (h *History) Restore(e events.Event, snap []byte) error {
 	h.compacted, h.firstCompacted = s.Compactions, s.FirstCompacted
 	h.external, h.unknown, h.endpoints = s.External, s.Unknown, s.Endpoints
 	h.filled.milli = s.Milli
+	h.base, h.asked, h.revision, h.begun, h.first = s.Base, s.Asked, s.Revision, s.Begun, s.First
+	h.turn.attempts, h.turn.compactions = s.Attempts, s.Made
+	if o := s.Offer; o != nil {
+		h.offer = &offer{turn: o.Turn, after: o.After, tools: o.Tools}
+	}
+	h.takeBasis()
 	for _, c := range s.Past {
 		p := pastCall{tool: c.Tool}
 		p.Arguments, p.Output = c.Arguments, c.Output
