@@ -161,7 +161,7 @@ func (s *Store) takeRun(ctx context.Context, tx Tx, r ledger.ClaimRequest, c can
 		run.State = ledger.Running
 	}
 	if run.StartedAt.IsZero() {
-		if run.State == ledger.Running && run.SessionPlace > 0 {
+		if run.SessionPlace > 0 {
 			if run.Continues, err = continues(ctx, tx, run); err != nil {
 				return ledger.Claim{}, err
 			}

@@ -298,9 +298,10 @@ func (s *Store) RaiseEpochs(ctx context.Context, moved map[events.RunID]uint64) 
 		}
 		for _, id := range ids {
 			// The history goes on beyond where its row stands: whoever takes it over sees where.
+			// If it has one, its turn in a session had come.
 			_, err := tx.Exec(ctx, `
 				UPDATE runs SET epoch = $2, clean = $3, lease_until = $4, park_reason = '', park_detail = '', park_key = NULL, wake_at = NULL,
-					parked_at = NULL, not_before = NULL, state = CASE WHEN state = 'cancelling' THEN state ELSE 'running' END
+					parked_at = NULL, not_before = NULL, behind_at = NULL, state = CASE WHEN state = 'cancelling' THEN state ELSE 'running' END
 				WHERE id = $1 AND epoch <= $2 AND state IN ('queued', 'running', 'parked', 'cancelling')`, id, moved[id], false, now)
 			if err != nil {
 				return err

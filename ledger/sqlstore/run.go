@@ -123,6 +123,11 @@ func (s *Store) submitted(ctx context.Context, tx Tx, id events.RunID, in ledger
 }
 
 func submit(ctx context.Context, tx Tx, id events.RunID, in ledger.Submission) (ledger.Run, bool, error) {
+	if in.Continue { // what was accepted stays accepted, whatever became of the session
+		if run, err := sameKey(ctx, tx, in); !errors.Is(err, ErrNoRows) {
+			return run, err == nil, err
+		}
+	}
 	now, err := tx.Now(ctx)
 	if err != nil {
 		return ledger.Run{}, false, err
@@ -160,16 +165,22 @@ func submit(ctx context.Context, tx Tx, id events.RunID, in ledger.Submission) (
 			return ledger.Run{}, false, err
 		}
 	}
+	run, err := sameKey(ctx, tx, in)
+	return run, n == 0 && err == nil, err
+}
+
+// sameKey is the run that has a submission's client key, which must have its input.
+func sameKey(ctx context.Context, tx Tx, in ledger.Submission) (ledger.Run, error) {
 	var mac []byte
 	run, err := scanRun(tx.QueryRow(ctx,
 		`SELECT `+runColumns+`, r.input_mac FROM runs r WHERE r.tenant = $1 AND r.client_key = $2`, in.Tenant, in.ClientKey), &mac)
 	if err != nil {
-		return ledger.Run{}, false, fmt.Errorf("read back: %w", err)
+		return ledger.Run{}, fmt.Errorf("read back: %w", err)
 	}
-	if n == 0 && !hmac.Equal(mac, in.InputMAC) && !bug.On(bug.DuplicateKey) {
-		return ledger.Run{}, false, fmt.Errorf("run %s: %w", run.ID, ledger.ErrClientKeyConflict)
+	if !hmac.Equal(mac, in.InputMAC) && !bug.On(bug.DuplicateKey) {
+		return ledger.Run{}, fmt.Errorf("run %s: %w", run.ID, ledger.ErrClientKeyConflict)
 	}
-	return run, n == 0, nil
+	return run, nil
 }
 
 // stamp cuts t to what is stored; the zero time stays zero.
