@@ -33,8 +33,15 @@ func (c *check) histories() (err error) {
 		defer (*to).close()
 	}
 	has := func(l *lines) bool { return l.f != nil }
-	if !has(h.heads) {
-		return nil // said already
+	if err := h.manifested(); err != nil || !has(h.heads) {
+		return err
+	}
+	for _, l := range []*lines{h.events, h.calls} {
+		if l.bad != nil {
+			if err := h.fault(Fault{File: l.name, Kind: ledger.Tampered}, "%v", l.bad); err != nil {
+				return err
+			}
+		}
 	}
 	h.comparing = h.m.Format == JSONL && has(h.events) && has(h.calls)
 	for last := (events.RunID{}); ; {
@@ -75,6 +82,20 @@ func (c *check) histories() (err error) {
 		return h.fault(Fault{File: h.calls.name, Line: h.calls.n, Kind: ledger.Tampered}, "a call that no event gives: %.200s", line)
 	} else if !errors.Is(err, io.EOF) {
 		return err
+	}
+	return nil
+}
+
+// manifested tells of files that every export of its kind has and the manifest does not name.
+func (c *check) manifested() error {
+	for _, k := range append(slices.Clone(Kinds), Heads) {
+		_, counted := c.m.Counts[k]
+		named := slices.ContainsFunc(c.m.Files, func(f File) bool { return f.Kind == k })
+		if named != counted || k == Heads && !named {
+			if err := c.fault(Fault{File: c.l.name(k, c.m.Format), Kind: ledger.Tampered}, "the manifest does not both count and name %s: nobody wrote it so", k); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -207,49 +228,4 @@ func (h *histories) callsOf(fold *ledger.Fold, s events.Sealed, head Head) error
 		}
 	}
 	return nil
-}
-
-// Compare reads the heads of an export and tells of those that the ledger does not
-// have, or has otherwise: of those the export, or the ledger, is not what it was.
-func Compare(ctx context.Context, path string, src ledger.Exports, found func(Fault) error) (runs int64, err error) {
-	m, _, err := Read(path)
-	if err != nil {
-		return 0, err
-	}
-	c := &check{ctx: ctx, l: layoutOf(path), m: m, found: found}
-	l, err := c.open(Heads)
-	if err != nil {
-		return 0, err
-	}
-	defer l.close()
-	for {
-		head, bad, err := l.head()
-		if errors.Is(err, io.EOF) {
-			return runs, nil
-		}
-		if err != nil {
-			return runs, err
-		}
-		if bad != nil || head.Seq == 0 {
-			continue // Check says what is wrong
-		}
-		runs++
-		es, err := src.ExportEvents(ctx, head.Run, head.Seq-1, 1)
-		if err != nil && !errors.Is(err, events.ErrHash) && !errors.Is(err, events.ErrMalformed) {
-			return runs, err
-		}
-		f := Fault{File: l.name, Line: l.n, Run: head.Run, Seq: head.Seq, Kind: ledger.Tampered}
-		switch i := slices.IndexFunc(es, func(e events.Sealed) bool { return e.Envelope().Seq == head.Seq }); {
-		case i < 0:
-			f.Kind = ledger.Incomplete
-			err = c.fault(f, "the ledger does not have this event, or not whole")
-		case es[i].Hash() != head.Hash:
-			err = c.fault(f, "the ledger has another event here: %s, the export has %s", es[i].Hash(), head.Hash)
-		default:
-			err = nil
-		}
-		if err != nil {
-			return runs, err
-		}
-	}
 }

@@ -172,18 +172,20 @@ func jsonLine(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// header is the first line of a CSV file.
-func header(k Kind) []byte {
-	var names []string
+// names are the columns of a CSV file.
+func names(k Kind) []string {
 	switch k {
 	case Events:
-		names = []string{"run_id", "seq", "epoch", "event_id", "type", "version", "time", "tenant", "session_id", "trace", "prev", "hash", "event"}
+		return []string{"run_id", "seq", "epoch", "event_id", "type", "version", "time", "tenant", "session_id", "trace", "prev", "hash", "event"}
 	case Calls:
-		names = columns(reflect.TypeFor[CallLine]())
-	case Runs:
-		names = columns(reflect.TypeFor[RunLine]())
+		return columns(reflect.TypeFor[CallLine]())
 	}
-	b, _ := csvRecord(names) // of names alone: no error
+	return columns(reflect.TypeFor[RunLine]())
+}
+
+// header is the first line of a CSV file.
+func header(k Kind) []byte {
+	b, _ := csvRecord(names(k)) // of names alone: no error
 	return b
 }
 

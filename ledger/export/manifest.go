@@ -68,6 +68,11 @@ func filterOf(f ledger.ExportFilter) Filter {
 	return Filter{f.Run, f.Tenant, f.Session, f.Owner, f.Agent, f.Tool, f.Since.UTC(), f.Until.UTC()}
 }
 
+// ledger is the filter as the ledger takes it, without its last run.
+func (f Filter) ledger() ledger.ExportFilter {
+	return ledger.ExportFilter{Run: f.Run, Tenant: f.Tenant, Session: f.Session, Owner: f.Owner, Agent: f.Agent, Tool: f.Tool, Since: f.Since, Until: f.Until}
+}
+
 // layout is where the files of an export are.
 type layout struct {
 	dir    string
