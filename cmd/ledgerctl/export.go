@@ -111,6 +111,9 @@ func (a *app) export(c *cobra.Command, args []string, f exportFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.since+f.until != "" {
+		o.Asked = fmt.Sprintf("since %q until %q", f.since, f.until)
+	}
 	if f.filter.Since, err = a.moment("since", f.since); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type state struct {
 	Manifest Manifest `json:"manifest"` // so far
 	At       position `json:"at"`
 	Hole     *Head    `json:"hole,omitempty"` // the first
+	Asked    string   `json:"asked,omitempty"`
 }
 
 // files is the sink of an export to disk.
@@ -79,6 +80,7 @@ func To(ctx context.Context, src ledger.Exports, o Options, to string, now func(
 	if err != nil {
 		return Result{}, errors.Join(fmt.Errorf("export to %s: %w", to, err), fsink.close())
 	}
+	o.Filter = fsink.s.Manifest.Filter.ledger()
 	o.Filter.Upto = fsink.s.Manifest.Upto
 	o.Done(fsink.s.At.Events)
 	err = (&walk{src: src, o: o, to: fsink}).all(ctx, fsink.s.At)
@@ -147,7 +149,7 @@ func (f *files) begin(ctx context.Context, src ledger.Exports, o Options, now fu
 			return errors.Join(fmt.Errorf("%s is there already: remove it, or name another place", k.Name), err)
 		}
 	}
-	f.s = state{Manifest: m}
+	f.s = state{Manifest: m, Asked: o.Asked}
 	_, err = replace(f.l.partial(), f.s)
 	return err
 }
@@ -163,7 +165,11 @@ func (f *files) goOn(b []byte, o Options) error {
 			kinds = append(kinds, k.Kind)
 		}
 	}
-	if m := f.s.Manifest; !slices.Equal(kinds, o.Kinds) || m.Format != o.Format || m.Filter != filterOf(o.Filter) {
+	m, filter := f.s.Manifest, filterOf(o.Filter)
+	if f.s.Asked != "" && f.s.Asked == o.Asked {
+		filter.Since, filter.Until = m.Filter.Since, m.Filter.Until
+	}
+	if !slices.Equal(kinds, o.Kinds) || m.Format != o.Format || m.Filter != filter {
 		return fmt.Errorf("another export was broken off here, of %q as %s: give the same command again, or name another place", kinds, m.Format)
 	}
 	return nil

@@ -50,6 +50,10 @@ type Options struct {
 	Filter ledger.ExportFilter
 	Kinds  []Kind // empty = all that the format has
 	Format Format
+	// Asked is how Since and Until were said, such as 24h: an export that was broken off
+	// and is asked for in the same words goes on with the moments of its beginning.
+	// Empty: they have to be the same.
+	Asked string
 	// Done is told how many events are written; nil = nobody.
 	Done func(events int64)
 }
@@ -100,7 +104,9 @@ type Place struct {
 }
 
 // Stream writes lines of one kind to w, from after on, at most limit of them (0 = no
-// bound), and returns the place of the last; more says that there are others.
+// bound), and returns the place of the last; more says that there are others. CSV has its
+// header at the beginning alone. Errors: [ErrIncomplete] with lines that are good but for
+// the holes, also with more.
 func Stream(ctx context.Context, src ledger.Exports, o Options, after Place, limit int64, w io.Writer) (last Place, more bool, err error) {
 	if err := o.check(); err != nil {
 		return after, false, err
@@ -114,7 +120,7 @@ func Stream(ctx context.Context, src ledger.Exports, o Options, after Place, lim
 	}
 	o.Filter.Upto = size.Last
 	s := &stream{w: w, kind: o.Kinds[0], last: after, limit: limit}
-	if o.Format == CSV {
+	if o.Format == CSV && after == (Place{}) {
 		if err := s.write(header(s.kind)); err != nil {
 			return after, false, err
 		}
@@ -122,7 +128,7 @@ func Stream(ctx context.Context, src ledger.Exports, o Options, after Place, lim
 	at := position{Run: after.Run, Seq: after.Seq, Done: s.kind == Runs || after.Seq == 0}
 	err = (&walk{src: src, o: o, to: s, calls: after, headless: s.kind != Events}).all(ctx, at)
 	if errors.Is(err, errEnough) {
-		return s.last, true, nil
+		return s.last, true, s.end()
 	}
 	return s.last, false, err
 }

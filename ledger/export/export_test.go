@@ -26,6 +26,7 @@ type shelf struct {
 	events map[events.RunID][]events.Sealed
 	calls  map[events.RunID][]ledger.CallRecord
 	asked  int
+	since  time.Time // of the last question for runs
 	// dies is the question at which the process dies; 0 = never.
 	dies int
 }
@@ -47,6 +48,7 @@ func (s *shelf) ExportSize(context.Context, ledger.ExportFilter) (z ledger.Expor
 }
 
 func (s *shelf) ExportRuns(_ context.Context, f ledger.ExportFilter, after events.RunID, limit int) (page []ledger.ExportRun, err error) {
+	s.since = f.Since
 	for _, r := range s.runs {
 		if bytes.Compare(r.ID[:], after[:]) > 0 && len(page) < limit && (f.Run.IsZero() || f.Run == r.ID) && bytes.Compare(r.ID[:], f.Upto[:]) <= 0 {
 			page = append(page, r)
@@ -333,5 +335,54 @@ func TestNothingIsOverwritten(t *testing.T) {
 	}
 	if b, _ := os.ReadFile(mine); string(b) != "mine" {
 		t.Errorf("%q", b)
+	}
+}
+
+// A time ago is one of the beginning, whenever the export goes on.
+func TestBrokenOffATimeAgo(t *testing.T) {
+	s := stock(t, 3, 1)
+	dir := filepath.Join(t.TempDir(), "out")
+	ago := func(d time.Duration, asked string) Options {
+		return Options{Format: JSONL, Asked: asked, Filter: ledger.ExportFilter{Since: moment.Add(d), Until: moment.Add(d + time.Hour)}}
+	}
+	s.dies = 3
+	if _, err := To(t.Context(), s, ago(0, "24h"), dir, now); !errors.Is(err, errDied) {
+		t.Fatal(err)
+	}
+	s.dies = 0
+	for _, o := range []Options{ago(time.Second, "23h"), ago(time.Second, ""), {Format: JSONL, Asked: "24h", Filter: ledger.ExportFilter{Owner: "u"}}} {
+		if _, err := To(t.Context(), s, o, dir, now); err == nil || !strings.Contains(err.Error(), "another export") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	r, err := To(t.Context(), s, ago(time.Second, "24h"), dir, now)
+	if err != nil || !r.Resumed || !r.Manifest.Filter.Since.Equal(moment) || !s.since.Equal(moment) {
+		t.Errorf("%v: %+v, asked for runs since %s", err, r, s.since)
+	}
+}
+
+// Pages of a stream put together are the stream, and a hole is told on its page.
+func TestPages(t *testing.T) {
+	s := stock(t, 2, 1, 3)
+	holed := s.runs[1].ID
+	s.events[holed] = append(s.events[holed][:1:1], s.events[holed][2:]...)
+	for _, format := range []Format{CSV, JSONL} {
+		var whole, pages bytes.Buffer
+		o := Options{Format: format, Kinds: []Kind{Events}}
+		if _, _, err := Stream(t.Context(), s, o, Place{}, 0, &whole); !errors.Is(err, ErrIncomplete) {
+			t.Fatal(err)
+		}
+		told := 0
+		for at, more := (Place{}), true; more; {
+			var err error
+			if at, more, err = Stream(t.Context(), s, o, at, 2, &pages); errors.Is(err, ErrIncomplete) {
+				told++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if pages.String() != whole.String() || told == 0 { // a page that goes on in its run tells it again
+			t.Errorf("%s: a hole was told on %d pages; pages:\n%s\nwant\n%s", format, told, &pages, &whole)
+		}
 	}
 }
