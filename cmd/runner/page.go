@@ -19,10 +19,11 @@ func (f *pageFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.tokens, "ui-tokens", "", "file of tokens that let people answer on the page; see ledgerctl tokens (DAYBOOK_UI_TOKENS)")
 }
 
-// servePage serves until stop is called, which waits for it. Without --ui it does nothing.
+// servePage serves until stop is called, which waits for it. Without --ui, and for
+// commands that have no such flag, it does nothing.
 func (a *app) servePage(ctx context.Context, log *slog.Logger, sys *system.System) (stop func(), err error) {
-	f := a.page
-	if f.listen == "" {
+	f, flag := a.page, a.flags.Lookup("ui")
+	if flag == nil || f.listen == "" {
 		return func() {}, nil
 	}
 	w := webpage.Flags{Listen: f.listen, Tokens: f.tokens, LocalRead: true}
@@ -41,7 +42,7 @@ func (a *app) servePage(ctx context.Context, log *slog.Logger, sys *system.Syste
 	case <-served:
 	case err := <-done:
 		end()
-		if f.listen == webpage.Address && !a.flags.Lookup("ui").Changed {
+		if f.listen == webpage.Address && !flag.Changed {
 			log.Info("the ledger's page is not served: another process has its address; --ui gives it another", "at", f.listen)
 			return func() {}, nil
 		}
