@@ -26,7 +26,7 @@ func AskModel(h *History) Step {
 // nil if it may be.
 func (h *History) failedForGood() *events.ModelCallError {
 	e := h.LastModelError()
-	if e == nil || h.mayCompact(e) || h.goesOn() && h.ModelFailures() < max(h.MaxModelAttempts(), len(h.Chain())) {
+	if e == nil || h.mayCompact(e) || h.goesOn(h.inquiry()) && h.ModelFailures() < max(h.MaxModelAttempts(), len(h.Chain())) {
 		return nil
 	}
 	return e

@@ -16,6 +16,10 @@ import (
 // refuses what is left then refuses it for good.
 const maxCompactions = 3
 
+// maxCompactFailures is how often the models of a compaction may fail, each of them once at
+// least: a run can do without a summary.
+const maxCompactFailures = 3
+
 // Reasons of a compaction, as [events.TranscriptCompacted] has them.
 const (
 	CompactFull    = "full"
@@ -27,8 +31,9 @@ type Compacting struct {
 	Span    events.Span
 	Because string
 	Tokens  int64 // how much of the window is taken to be filled
-	// Answer is the model's that was to write the text, nil before it came;
-	// Failures and LastError are those of its attempts.
+	// Answer is the model's that was to write the text, nil before it came; Failures
+	// counts models that failed it, each as often as it did, and LastError is the last
+	// attempt's. Who is asked next says [History.CompactionRoute].
 	Answer    *events.ModelCallFinished
 	Failures  int
 	LastError *events.ModelCallError
@@ -41,6 +46,7 @@ type compacting struct {
 	answer   *events.ModelCallFinished
 	failures int
 	last     *events.ModelCallError
+	route    turnRoute
 }
 
 // filled is what the last answered model call said of how large it was.

@@ -177,8 +177,9 @@ func (h *History) modelStarted(p events.ModelCallStarted) {
 		return
 	}
 	h.parked = nil
+	r := &h.turn.route
 	if p.Compacts != nil {
-		h.compactionStarted(p)
+		r = h.compactionStarted(p)
 	} else if h.offer == nil || h.offer.turn != p.Turn {
 		h.offer = &offer{turn: p.Turn, after: len(h.messages), tools: p.Tools}
 	}
@@ -186,9 +187,7 @@ func (h *History) modelStarted(p events.ModelCallStarted) {
 		h.asked++
 	}
 	h.turn.attempts = max(h.turn.attempts, p.Attempt)
-	if p.Compacts == nil {
-		h.routeStarted(p)
-	}
+	r.model, r.endpoint = p.Model, p.Endpoint
 	if p.Attempt > 0 && !slices.Contains(h.turn.open, p.Attempt) {
 		h.turn.open = append(h.turn.open, p.Attempt)
 	}
@@ -214,7 +213,8 @@ func (h *History) modelFinished(p events.ModelCallFinished) {
 	}
 	t := &h.turn
 	if c := t.compacting; c != nil && slices.Contains(c.attempts, p.Attempt) {
-		c.answer = &p
+		c.answer, c.route = &p, turnRoute{}
+		delete(h.routes, p.Model) // which endpoint the conversation stays with is the turns'
 		return
 	}
 	t.answer, t.open, t.compacting = &p, nil, nil
@@ -235,14 +235,16 @@ func (h *History) modelFinished(p events.ModelCallFinished) {
 	h.measure(p.Usage)
 }
 
-// compactionStarted notes that a model is asked for the text of a compaction.
-func (h *History) compactionStarted(p events.ModelCallStarted) {
+// compactionStarted notes that a model is asked for the text of a compaction, and returns
+// where that one goes.
+func (h *History) compactionStarted(p events.ModelCallStarted) *turnRoute {
 	t := &h.turn
 	if t.compacting == nil {
 		t.compacting = &compacting{}
 	}
 	t.compacting.span, t.compacting.answer = *p.Compacts, nil
 	t.compacting.attempts = append(t.compacting.attempts, p.Attempt)
+	return &t.compacting.route
 }
 
 func (h *History) modelFailed(p events.ModelCallError) {
@@ -250,14 +252,17 @@ func (h *History) modelFailed(p events.ModelCallError) {
 		return
 	}
 	if c := h.turn.compacting; c != nil && slices.Contains(c.attempts, p.Attempt) {
-		c.failures++
+		if p.NextEndpoint == "" {
+			c.failures++
+		}
 		c.last = &p
+		h.routeFailed(&c.route, p, true)
 	} else {
 		if p.NextEndpoint == "" { // else the model has not failed yet
 			h.turn.failures++
 		}
 		h.turn.lastError = &p
-		h.routeFailed(p)
+		h.routeFailed(&h.turn.route, p, false)
 	}
 }
 

@@ -128,17 +128,27 @@ func (r *rehearsal) request(seq uint64, p events.ModelCallStarted) {
 	if !r.want(seq, recorded, modelCall(p.Turn)) {
 		return
 	}
-	if p.Compacts != nil {
-		return // the runtime's, before the call that the loop asked for
+	if p.Compacts != nil { // the runtime's, before the call that the loop asked for
+		if route, ok := r.h.CompactionRoute(); ok && len(r.h.CompactionChain()) > 1 {
+			r.asked(seq, "compaction before the "+recorded, route, p)
+		}
+		return
 	}
-	if route, ok := r.h.Route(); ok && len(r.h.Chain()) > 1 && route.Model != p.Model {
-		r.found = append(r.found, Divergence{Seq: seq, Kind: DivergentRequest, Expected: recorded + " to " + p.Model, Got: "ask " + route.Model})
+	if route, ok := r.h.Route(); ok && len(r.h.Chain()) > 1 {
+		r.asked(seq, recorded, route, p)
 	}
 	if c, ok := r.step().(CallModel); ok && p.Messages > 0 && len(c.Messages) != p.Messages {
 		r.found = append(r.found, Divergence{
 			Seq: seq, Kind: DivergentRequest,
 			Expected: fmt.Sprintf("%s with %d messages", recorded, p.Messages), Got: fmt.Sprintf("send %d messages, the last one of %s", len(c.Messages), last(c.Messages)),
 		})
+	}
+}
+
+// asked compares which model of a chain was asked.
+func (r *rehearsal) asked(seq uint64, recorded string, route Route, p events.ModelCallStarted) {
+	if route.Model != p.Model {
+		r.found = append(r.found, Divergence{Seq: seq, Kind: DivergentRequest, Expected: recorded + " to " + p.Model, Got: "ask " + route.Model})
 	}
 }
 

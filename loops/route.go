@@ -41,13 +41,13 @@ type leave struct {
 	streak int // failures in a row
 }
 
-// turnRoute is what the turn in hand adds to that.
+// turnRoute is what the turn in hand adds to that, or a compaction in it.
 type turnRoute struct {
 	model, endpoint string    // of the attempt that has no outcome, if it was not cut short
 	decidedAt       time.Time // what the first attempt was decided by: the last event before the turn
 	failedAt        time.Time
 	failed          map[string]int      // failures of a model here
-	gaveUp          map[string]bool     // that would not answer however often they were asked
+	gaveUp          map[string]string   // that would not answer however often they were asked, and the kind of the error
 	tried           map[string][]string // endpoints that failed, by model
 }
 
@@ -76,62 +76,126 @@ func (h *History) Chain() []string {
 // ok is false if none is left in this turn. What is wrong with the request itself
 // ends the call, whoever is left: see [AskModel].
 func (h *History) Route() (r Route, ok bool) {
+	return h.route(h.inquiry())
+}
+
+// CompactionChain returns the models that write the text of a compaction, in the order in
+// which they are asked: the one that its policy names, and those that answer the run.
+func (h *History) CompactionChain() []string {
 	chain := h.Chain()
-	if len(chain) == 0 {
+	c := h.Compaction()
+	if c == nil || c.Model == "" {
+		return chain
+	}
+	return append([]string{c.Model}, slices.DeleteFunc(slices.Clone(chain), func(m string) bool { return m == c.Model })...)
+}
+
+// CompactionRoute decides which model is asked for the text of the compaction that is due,
+// by the rules of [History.Route] and from what is known of the models by then; only a
+// window that was too small for a turn does not count, since this request is another one.
+// ok is false if none is left, or they have failed too often: the run does without.
+func (h *History) CompactionRoute() (r Route, ok bool) {
+	a := h.compactionInquiry()
+	if a.last != nil && (!h.goesOn(a) || h.turn.compacting.failures >= max(maxCompactFailures, len(a.chain))) {
 		return Route{}, false
 	}
+	return h.route(a)
+}
+
+// inquiry is the request that is to be answered, of a turn or of a compaction, and what is
+// known of it.
+type inquiry struct {
+	chain    []string
+	here     *turnRoute
+	last     *events.ModelCallError // nil = none has failed yet
+	at       time.Time              // what is decided by
+	compacts bool
+}
+
+func (h *History) inquiry() inquiry {
 	t := &h.turn
-	at, last := h.time, h.LastModelError()
+	a := inquiry{chain: h.Chain(), here: &t.route, last: h.LastModelError(), at: h.time}
 	switch {
 	case t.answer != nil: // the next turn begins with what is known now
-		t = &turn{}
-	case t.route.model != "" && slices.Contains(chain, t.route.model):
-		return h.routeTo(chain, Route{Model: t.route.model, Endpoint: t.route.endpoint}), true
-	case last == nil && t.number > 0 && !t.route.decidedAt.IsZero():
-		at = t.route.decidedAt
-	case last != nil:
-		at = t.route.failedAt
-		if !slices.Contains(chain, last.Model) {
-			break
-		}
-		if last.NextEndpoint != "" {
-			return h.routeTo(chain, Route{Model: last.Model, Endpoint: last.NextEndpoint}), true
-		}
-		if h.patient(last) {
-			return h.routeTo(chain, Route{Model: last.Model, At: last.RetryAt, Why: last.Error.Kind}), true
+		a.here = &turnRoute{}
+	case a.last != nil:
+		a.at = t.route.failedAt
+	case t.number > 0 && !t.route.decidedAt.IsZero():
+		a.at = t.route.decidedAt
+	}
+	return a
+}
+
+// compactionInquiry is decided by the same moment as the turn that it makes room for, until
+// a model has failed it.
+func (h *History) compactionInquiry() inquiry {
+	a := h.inquiry()
+	a.chain, a.here, a.last, a.compacts = h.CompactionChain(), &turnRoute{}, nil, true
+	if b := h.turn.compacting; b != nil {
+		a.here = &b.route
+		if a.last = b.last; b.last != nil {
+			a.at = b.route.failedAt
 		}
 	}
-	for _, m := range chain {
+	return a
+}
+
+func (h *History) route(a inquiry) (r Route, ok bool) {
+	if len(a.chain) == 0 {
+		return Route{}, false
+	}
+	last := a.last
+	switch {
+	case a.here.model != "" && slices.Contains(a.chain, a.here.model):
+		return h.routeTo(a, Route{Model: a.here.model, Endpoint: a.here.endpoint}), true
+	case last == nil || !slices.Contains(a.chain, last.Model):
+	case last.NextEndpoint != "":
+		return h.routeTo(a, Route{Model: last.Model, Endpoint: last.NextEndpoint}), true
+	case a.here.patient(last):
+		return h.routeTo(a, Route{Model: last.Model, At: last.RetryAt, Why: last.Error.Kind}), true
+	}
+	for _, m := range a.chain {
 		l := h.routes[m]
+		if a.compacts && l.kind == events.KindContextFull {
+			l = leave{}
+		}
 		switch {
-		case t.route.gaveUp[m]:
-		case !l.until.After(at):
-			return h.routeTo(chain, Route{Model: m}), true
+		case a.here.gaveUp[m] != "":
+		case !l.until.After(a.at):
+			return h.routeTo(a, Route{Model: m}), true
 		case !ok || l.until.Before(r.At):
 			r, ok = Route{Model: m, At: l.until, Why: l.kind}, true
 		}
 	}
-	return h.routeTo(chain, r), ok
+	return h.routeTo(a, r), ok
 }
 
-func (h *History) routeTo(chain []string, r Route) Route {
-	if first := chain[0]; r.Model != first && r.Model != "" {
-		r.Degraded = &events.Degraded{From: first, To: r.Model, Reason: h.routes[first].kind, Chain: chain}
+func (h *History) routeTo(a inquiry, r Route) Route {
+	if first := a.chain[0]; r.Model != first && r.Model != "" {
+		why := a.here.gaveUp[first]
+		if why == "" {
+			why = h.routes[first].kind
+		}
+		r.Degraded = &events.Degraded{From: first, To: r.Model, Reason: why, Chain: a.chain}
 	}
 	return r
 }
 
-func (h *History) patient(e *events.ModelCallError) bool {
-	return e.Retryable && e.Error.Kind == "rate_limited" && h.turn.route.failed[e.Model] == 1 && !e.RetryAt.After(h.turn.route.failedAt.Add(Patience))
+func (r *turnRoute) patient(e *events.ModelCallError) bool {
+	return e.Retryable && e.Error.Kind == "rate_limited" && r.failed[e.Model] == 1 && !e.RetryAt.After(r.failedAt.Add(Patience))
 }
 
 // Streak counts the failures of a model since it last answered, over turns.
 func (h *History) Streak(model string) int { return h.routes[model].streak }
 
-// TriedEndpoints returns the endpoints of a model that have failed in the turn in hand.
+// TriedEndpoints returns the endpoints of a model that have failed in the turn in hand, or
+// in the compaction that makes room for it.
 func (h *History) TriedEndpoints(model string) []string {
 	if h.turn.answer != nil {
 		return nil
+	}
+	if b := h.turn.compacting; b != nil {
+		return b.route.tried[model]
 	}
 	return h.turn.route.tried[model]
 }
@@ -146,21 +210,16 @@ func movesOn(e *events.ModelCallError) bool {
 	return e.Retryable || slices.Contains([]string{"unauthorized", "panic", events.KindContextFull}, e.Error.Kind)
 }
 
-// goesOn reports whether there is somebody to ask after the last error of the turn.
-func (h *History) goesOn() bool {
-	e := h.LastModelError()
-	if e.NextEndpoint != "" {
+// goesOn reports whether there is somebody to ask after the last error.
+func (h *History) goesOn(a inquiry) bool {
+	if a.last.NextEndpoint != "" {
 		return true
 	}
-	if len(h.Chain()) < 2 {
-		return e.Retryable
+	if len(a.chain) < 2 {
+		return a.last.Retryable
 	}
-	_, ok := h.Route()
-	return ok && movesOn(e)
-}
-
-func (h *History) routeStarted(p events.ModelCallStarted) {
-	h.turn.route.model, h.turn.route.endpoint = p.Model, p.Endpoint
+	_, ok := h.route(a)
+	return ok && movesOn(a.last)
 }
 
 func (h *History) routeAnswered(p events.ModelCallFinished) {
@@ -174,8 +233,8 @@ func (h *History) routeAnswered(p events.ModelCallFinished) {
 	}
 }
 
-func (h *History) routeFailed(p events.ModelCallError) {
-	r := &h.turn.route
+// routeFailed notes an attempt that failed in r, and of its model what counts beyond that.
+func (h *History) routeFailed(r *turnRoute, p events.ModelCallError, compacts bool) {
 	r.model, r.endpoint, r.failedAt = "", "", h.time
 	if p.Endpoint != "" {
 		if r.tried == nil {
@@ -187,12 +246,15 @@ func (h *History) routeFailed(p events.ModelCallError) {
 		return
 	}
 	if r.failed == nil {
-		r.failed, r.gaveUp = map[string]int{}, map[string]bool{}
+		r.failed, r.gaveUp = map[string]int{}, map[string]string{}
 	}
 	r.failed[p.Model]++
 	l := leave{until: p.RetryAt, kind: p.Error.Kind, streak: h.routes[p.Model].streak + 1}
 	if !p.Retryable {
-		l.until, r.gaveUp[p.Model] = h.time.Add(LeaveAlone), true
+		l.until, r.gaveUp[p.Model] = h.time.Add(LeaveAlone), p.Error.Kind
+		if compacts {
+			return // without a time to wait for, the turn asks for itself, and fails by its own error
+		}
 	}
 	if h.routes == nil {
 		h.routes = routes{}

@@ -21,17 +21,7 @@ func told(h *loops.History) string {
 	if !ok {
 		return "nobody"
 	}
-	s := r.Model
-	if r.Endpoint != "" {
-		s += " at " + r.Endpoint
-	}
-	if r.Degraded != nil {
-		s += fmt.Sprintf(" instead of %s (%s)", r.Degraded.From, r.Degraded.Reason)
-	}
-	if wait := r.At.Sub(h.Time()); !r.At.IsZero() && wait > 0 {
-		s += fmt.Sprintf(" in %s, %s", wait, r.Why)
-	}
-	return s
+	return saidOf(h, r)
 }
 
 // story is a run of a chain: what happens in the words below, an event a second.

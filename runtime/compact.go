@@ -16,8 +16,6 @@ const (
 	summaryTokens = 4096
 	// maxSummary bounds what is kept of it, in bytes.
 	maxSummary = 48 << 10
-	// maxCompactAttempts is how often it is asked: a run can do without a summary.
-	maxCompactAttempts = 3
 )
 
 // compaction is what a new run is bound to of its agent's; the window is the smallest
@@ -51,11 +49,6 @@ func (s *session) compact(ctx context.Context, turn int) (done bool, err error) 
 	begun := s.hist.Turn()
 	s.mu.Unlock()
 	if ask {
-		if last := due.LastError; last != nil {
-			if later, err := s.sitOut(ctx, last.Model, last.Error.Kind, last.RetryAt); later || err != nil {
-				return true, err
-			}
-		}
 		return true, s.askToCompact(ctx, turn, due)
 	}
 	if begun < turn {
@@ -73,12 +66,15 @@ func (s *session) compactedLocked(turn int, due loops.Compacting) (e events.Tran
 	if s.hist.SawExternal() {
 		e.Trust = "external"
 	}
+	_, left := s.hist.CompactionRoute()
 	switch last := due.LastError; {
 	case e.By == events.CompactedByCut:
 	case due.Answer != nil:
 		e.Attempt = due.Answer.Attempt
 		e.Text, e.Failed = s.summary(due)
-	case last != nil && (!last.Retryable || due.Failures >= maxCompactAttempts):
+	case last != nil && !left && len(s.hist.CompactionChain()) > 1:
+		e.Failed = fmt.Sprintf("the models failed %d times, the last one %s: %s", due.Failures, last.Model, last.Error.Kind)
+	case last != nil && !left:
 		e.Failed = fmt.Sprintf("the model failed %d times: %s", due.Failures, last.Error.Kind)
 	default:
 		return e, true
@@ -113,24 +109,19 @@ func (s *session) summary(due loops.Compacting) (text, failed string) {
 	return text, ""
 }
 
-// askToCompact asks a model for the text. It sees the recorded transcript as text,
+// askToCompact asks a model for the text, who of a chain the record decides. It sees the recorded transcript as text,
 // and none of the run's tools: there is nothing that it could do.
 func (s *session) askToCompact(ctx context.Context, turn int, due loops.Compacting) error {
-	c := s.agent.Compaction
+	route, m, later, err := s.route(ctx, s.hist.CompactionRoute)
+	if later || err != nil {
+		return err
+	}
 	s.mu.Lock()
-	ms, turns, chain := s.hist.Original(due.Span), s.hist.OriginalTurns(due.Span), s.hist.Chain()
+	ms, turns := s.hist.Original(due.Span), s.hist.OriginalTurns(due.Span)
 	s.mu.Unlock()
-	name := c.Model
-	if name == "" {
-		name = chain[0]
-	}
-	m, ok := s.w.cfg.Models[name]
-	if !ok {
-		return fmt.Errorf("model %q, which compacts the transcript, is not configured here: %w", name, errUnworkable)
-	}
 	req := model.Request{
-		Model: name, System: loops.CompactionPrompt(c.With), MaxTokens: summaryTokens,
+		Model: route.Model, System: loops.CompactionPrompt(s.agent.Compaction.With), MaxTokens: summaryTokens,
 		Messages: []model.Message{{Role: model.User, Text: loops.Written(ms, turns)}},
 	}
-	return s.ask(ctx, wireCall{turn: turn, route: loops.Route{Model: name}, model: m, req: req, tools: []string{}, compacts: &due.Span})
+	return s.ask(ctx, wireCall{turn: turn, route: route, model: m, req: req, tools: []string{}, compacts: &due.Span})
 }

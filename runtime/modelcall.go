@@ -22,7 +22,7 @@ func (s *session) callModel(ctx context.Context, step loops.CallModel) error {
 	if done, err := s.compact(ctx, step.Turn); done || err != nil {
 		return err
 	}
-	route, m, later, err := s.route(ctx)
+	route, m, later, err := s.route(ctx, s.hist.Route)
 	if later || err != nil {
 		return err
 	}
@@ -65,9 +65,6 @@ func (c wireCall) purpose() string {
 // request leaves, so whatever is billed has a row.
 func (s *session) ask(ctx context.Context, c wireCall) error {
 	req, route := c.req, c.route
-	if route.Endpoint == "" {
-		route.Endpoint = s.endpoint(c.model, route)
-	}
 	release, ok, err := s.w.slots.take(ctx, route.Model, s.run.ID, s.w.cfg.Now(), s.w.cfg.StayFor)
 	if err != nil {
 		return err

@@ -43,11 +43,12 @@ func several(chain []string) []string {
 	return chain
 }
 
-// route is which model is asked now, and that model. later is true if the session has
-// to look again: the run was parked until it may ask, or is handed over.
-func (s *session) route(ctx context.Context) (r loops.Route, m model.Model, later bool, err error) {
+// route is which model is asked now, as decide says with s.mu held, and that model. later
+// is true if the session has to look again: the run was parked until it may ask, or is
+// handed over.
+func (s *session) route(ctx context.Context, decide func() (loops.Route, bool)) (r loops.Route, m model.Model, later bool, err error) {
 	s.mu.Lock()
-	r, ok := s.hist.Route()
+	r, ok := decide()
 	s.mu.Unlock()
 	if !ok {
 		return r, nil, false, fmt.Errorf("run %s has no model left to ask: %w", s.run.ID, errUnworkable)
@@ -83,7 +84,11 @@ func (s *session) sitOut(ctx context.Context, model, why string, until time.Time
 func (s *session) failures(c failedCall) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.hist.Chain()) < 2 {
+	chain := s.hist.Chain()
+	if c.purpose != "" {
+		chain = s.hist.CompactionChain()
+	}
+	if len(chain) < 2 {
 		return c.attempt
 	}
 	return s.hist.Streak(c.route.Model) + 1
@@ -119,7 +124,7 @@ func (s *session) endpoints(model string) (tried []string, last string) {
 // for none.
 func (s *session) nextEndpoint(c failedCall, me *model.Error) string {
 	p, ok := s.w.cfg.Models[c.route.Model].(*model.Pool)
-	if !ok || c.purpose != "" || !me.Retryable && me.Kind != "unauthorized" {
+	if !ok || !me.Retryable && me.Kind != "unauthorized" {
 		return ""
 	}
 	tried, _ := s.endpoints(c.route.Model)
