@@ -29,7 +29,7 @@ func upDownUp(t *testing.T, d Dialect, db *sql.DB) {
 		}
 	}
 	version(0)
-	for _, want := range [][]string{{"00001_ledger.sql", "00002_promises.sql", "00003_memory.sql", "00004_artifacts.sql", "00005_forget.sql", "00006_rules.sql", "00007_team.sql", "00008_prompt.sql", "00009_artifact_lists.sql", "00010_sessions.sql", "00011_cost_days.sql", "00012_lists_of_large_ledgers.sql"}, nil} { // the second time there is nothing to do
+	for _, want := range [][]string{{"00001_ledger.sql", "00002_promises.sql", "00003_memory.sql", "00004_artifacts.sql", "00005_forget.sql", "00006_rules.sql", "00007_team.sql", "00008_prompt.sql", "00009_artifact_lists.sql", "00010_sessions.sql", "00011_cost_days.sql", "00012_lists_of_large_ledgers.sql", "00013_turns_and_owners.sql"}, nil} { // the second time there is nothing to do
 		names, err := up(ctx, d, db)
 		if err != nil || !cmp.Equal(names, append([]string{}, want...)) {
 			t.Fatalf("up = %v, %v; want %v", names, err, want)
