@@ -279,6 +279,10 @@ type ToolExecutionError struct {
 	Result  ToolResult `json:"result"` // Status "failed"
 	Error   ErrorInfo  `json:"error"`
 	Ref     *EffectRef `json:"ref,omitempty"`
+	// Repeated marks the outcome of a call of an earlier run in the session, found out
+	// after that run had ended; Of names the call.
+	Repeated bool     `json:"repeated,omitempty"`
+	Of       *CallRef `json:"of,omitempty"`
 	// Completion is set when the call was handed off and has no effect of its own.
 	Completion *Completion `json:"completion,omitempty"`
 	LatencyMS  int64       `json:"latency_ms"`

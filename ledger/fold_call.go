@@ -51,7 +51,10 @@ func (f *Fold) applyCall(e events.Event, out *Rows) {
 		rec := f.record(e, d.Call, d.Attempt, "error", d.Tool, d.Ref)
 		rec.At, rec.LatencyMS = orElse(d.At, e.Time), &d.LatencyMS
 		rec.Result, rec.Trust, rec.Cost, rec.Reason = rawOf(d.Result), clean(d.Result.Trust), d.Result.Cost, clean(d.Error.Kind)
-		f.end(rec, d.Completion != nil, out)
+		if rec.Repeated, rec.Of = d.Repeated, d.Of; d.Repeated {
+			rec.Cost = nil
+		}
+		f.end(rec, d.Repeated || d.Completion != nil, out)
 	case events.ToolExecutionBlocked:
 		rec := f.record(e, d.Call, 0, "blocked", d.Tool, nil)
 		rec.At = orElse(d.At, e.Time)

@@ -125,7 +125,7 @@ func (c *reconciling) effect(k Known, v events.Envelope, p events.Payload) {
 			e.Outcome = &LostOutcome{State: events.EffectApplied, Result: p.Result}
 		}
 	case events.ToolExecutionError:
-		if p.Ref == nil {
+		if p.Ref == nil || p.Repeated {
 			return
 		}
 		if e := add(p.Call, p.Tool, *p.Ref); e != nil && e.Outcome == nil {

@@ -41,7 +41,9 @@ func (h *History) pay(p events.Payload) {
 			cost = p.Result.Cost
 		}
 	case events.ToolExecutionError:
-		cost = p.Result.Cost
+		if !p.Repeated {
+			cost = p.Result.Cost
+		}
 	}
 	switch {
 	case cost == nil || *cost < 0:

@@ -97,6 +97,39 @@ func (h *History) Snapshot(p events.TranscriptCompacted) ([]byte, error) {
 	return b, nil
 }
 
+// ArgumentsAt says where in a snapshot the arguments of a call stand.
+type ArgumentsAt struct {
+	At   string // a JSON pointer
+	Tool string
+}
+
+// SnapshotArguments returns where the arguments of calls stand in what
+// [History.Snapshot] has returned.
+func SnapshotArguments(snap []byte) (as []ArgumentsAt, err error) {
+	var s struct {
+		Messages []struct {
+			Calls []struct {
+				Name string `json:"name"`
+			} `json:"calls"`
+		} `json:"messages"`
+		Past []struct {
+			Tool string `json:"tool"`
+		} `json:"past"`
+	}
+	if err := json.Unmarshal(snap, &s); err != nil {
+		return nil, fmt.Errorf("read a snapshot: %w", err)
+	}
+	for i, m := range s.Messages {
+		for j, c := range m.Calls {
+			as = append(as, ArgumentsAt{fmt.Sprintf("/messages/%d/calls/%d/arguments", i, j), c.Name})
+		}
+	}
+	for i, p := range s.Past {
+		as = append(as, ArgumentsAt{fmt.Sprintf("/past/%d/arguments", i), p.Tool})
+	}
+	return as, nil
+}
+
 // kept are the last calls of each tool.
 func kept(past []pastCall) (ks []keptCall) {
 	size := map[string]int{}

@@ -222,13 +222,18 @@ func (s *session) putBlob(ctx context.Context, mediaType string, b []byte) (h ev
 	if v, ok := s.w.blobs.Load(key); ok {
 		return v.(events.Hash), nil
 	}
+	if h, err = s.storeBlob(ctx, mediaType, b); err == nil && len(b) <= 64<<10 {
+		s.w.blobs.Store(key, h)
+	}
+	return h, err
+}
+
+// storeBlob is putBlob for what will hardly be stored again, and is not remembered.
+func (s *session) storeBlob(ctx context.Context, mediaType string, b []byte) (h events.Hash, err error) {
 	err = s.retry(ctx, "store blob", func() error {
 		h, err = s.w.cfg.Ledger.PutBlob(ctx, s.run.Tenant, mediaType, b)
 		return err
 	})
-	if err == nil && len(b) <= 64<<10 {
-		s.w.blobs.Store(key, h)
-	}
 	return h, err
 }
 

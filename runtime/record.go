@@ -179,13 +179,7 @@ func (s *session) adoptLocked(f events.Fact) error {
 // exempt lists the arguments that a tool declares as identity or enum: an order
 // number may look like a key, and an effect without its identity is another one.
 func (s *session) exempt(p events.Payload) (all []string) {
-	add := func(at, tool string) {
-		if t, ok := s.w.cfg.Tools.Lookup(tool); ok {
-			for _, e := range t.Definition().Exempt() {
-				all = append(all, at+e)
-			}
-		}
-	}
+	add := func(at, tool string) { all = append(all, s.exemptArguments(at, tool)...) }
 	switch p := p.(type) {
 	case events.ModelCallFinished:
 		for i, c := range p.ToolCalls {
@@ -202,6 +196,16 @@ func (s *session) exempt(p events.Payload) (all []string) {
 		add("/arguments", p.Tool)
 	case events.ToolExecutionBlocked:
 		add("/arguments", p.Tool)
+	}
+	return all
+}
+
+// exemptArguments is exempt for the arguments of one call, which stand at a JSON pointer.
+func (s *session) exemptArguments(at, tool string) (all []string) {
+	if t, ok := s.w.cfg.Tools.Lookup(tool); ok {
+		for _, e := range t.Definition().Exempt() {
+			all = append(all, at+e)
+		}
 	}
 	return all
 }

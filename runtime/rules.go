@@ -121,7 +121,7 @@ func (s *session) facts(effect tools.Effect, c tools.Call) *rules.Facts {
 		Arguments: c.Arguments,
 		Cost:      rules.Cost{Spent: basis.Spent, Unpriced: basis.Unpriced, Limit: s.policy.limit},
 		Run: rules.Run{
-			Agent: s.agent.Name, Owner: s.run.Owner, Tenant: s.run.Tenant, Queue: s.run.Queue, Turn: c.ID.Turn, Depth: s.depth(),
+			Agent: s.agent.Name, Owner: s.run.Owner, Tenant: s.run.Tenant, Queue: s.run.Queue, Turn: s.hist.Turns(), Depth: s.depth(),
 		},
 	}
 	if q := s.hist.Queued(); q != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/loops"
 )
 
 // place is what the run's first event says of its place in a session whose transcript
@@ -58,7 +59,7 @@ func settledElsewhere(d events.ToolExecutionInDoubt, eff ledger.Effect) events.P
 		return events.ToolExecutionFinished{Call: d.Call, Attempt: d.Attempt, Tool: d.Tool, Result: *eff.Outcome, Ref: &d.Ref, Repeated: true, Of: &of, Redacted: true, At: eff.SettledAt}
 	case eff.State == events.EffectNotApplied:
 		return events.ToolExecutionError{
-			Call: d.Call, Attempt: d.Attempt, Tool: d.Tool, Ref: &d.Ref, Error: events.ErrorInfo{Kind: "not_applied", Message: "found out after the run that made it had ended"},
+			Call: d.Call, Attempt: d.Attempt, Tool: d.Tool, Ref: &d.Ref, Repeated: true, Of: &of, Error: events.ErrorInfo{Kind: "not_applied", Message: "found out after the run that made it had ended"},
 			Result: events.ToolResult{Status: "failed", Trust: "own"}, At: eff.SettledAt,
 		}
 	case eff.State == events.EffectAbandoned:
@@ -82,7 +83,7 @@ func (s *session) recordCompacted(ctx context.Context, e events.TranscriptCompac
 		}
 		s.mu.Unlock()
 		if snap != nil {
-			if e.Snapshot, err = s.putBlob(ctx, "application/json", snap); err != nil {
+			if e.Snapshot, err = s.storeBlob(ctx, "application/json", snap); err != nil {
 				return err
 			}
 		}
@@ -118,8 +119,17 @@ func (s *session) withSnapshotLocked(e events.TranscriptCompacted) (events.Trans
 	if err != nil || snap == nil {
 		return e, nil, err
 	}
-	again, err := s.red.JSON(json.RawMessage(snap), "/messages/*/blocks/*/data")
+	exempt := []string{"/messages/*/blocks/*/data"}
+	args, err := loops.SnapshotArguments(snap)
+	if err != nil {
+		return e, nil, err
+	}
+	for _, a := range args {
+		exempt = append(exempt, s.exemptArguments(a.At, a.Tool)...)
+	}
+	again, err := s.red.JSON(json.RawMessage(snap), exempt...)
 	if err != nil || !bytes.Equal(again.Bytes(), snap) {
+		s.log.Warn("no snapshot of the session's transcript: it has what looks like a secret; later runs read the events before the compaction too")
 		return e, nil, nil
 	}
 	return e, snap, nil

@@ -1,12 +1,18 @@
 package runtime_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/daybookhq/daybook/agents"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
+	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/tools"
+	"github.com/daybookhq/daybook/tools/policy"
 )
 
 // A fork of a run that begins at a snapshot has the turns of that run, not the session's.
@@ -42,4 +48,67 @@ func TestForkOfASessionsRunBehindACompaction(t *testing.T) {
 		}
 	}
 	w.whole()
+}
+
+// Identities that look like keys are as they are in a snapshot too, and a worker does
+// not keep the snapshots that it has stored.
+func TestSnapshotsHaveIdentities(t *testing.T) {
+	m := &companion{say: func(_ string, step int) (model.Response, error) {
+		if step == 0 {
+			return asks(`pay {"text":"sk-proj-a1b2c3d4e5f6a7b8c9d0a1b2c3d4"}`), nil
+		}
+		return model.Response{}, nil
+	}}
+	w := newWorld(t, m, pay(tools.Definition{Identity: []string{"text"}, Trust: tools.Own}, func(context.Context, *tools.Invocation, text) (string, error) {
+		return "paid " + strings.Repeat("x", 400), nil
+	}))
+	w.compacted(events.Compaction{At: 60, Keep: 2, With: events.CompactedBySummary, Window: 3000})
+	k := w.start()
+	w.wait(w.continued("s", "message").ID, false)
+	before, snapshots := k.Remembered(), 0
+	for i := range 10 {
+		r := w.wait(w.continued("s", fmt.Sprint("message ", i)).ID, false)
+		if r.State != ledger.Finished {
+			t.Fatalf("%s %s\n%s", r.State, r.Error, w.story(r.ID))
+		}
+		for _, e := range w.history(r.ID) {
+			if c, ok := e.Data.(events.TranscriptCompacted); ok {
+				if snapshots++; c.Snapshot.IsZero() {
+					t.Errorf("run %d: no snapshot", i)
+				}
+			}
+		}
+		if msgs := w.told(r.ID).Messages(); !slices.ContainsFunc(msgs, func(m model.Message) bool {
+			return len(m.Calls) > 0 && strings.Contains(string(m.Calls[0].Arguments), "sk-proj-a1b2")
+		}) {
+			t.Errorf("run %d has another identity: %+v", i, msgs)
+		}
+	}
+	if snapshots < 2 {
+		t.Errorf("%d snapshots", snapshots)
+	}
+	if n := k.Remembered(); n != before {
+		t.Errorf("a worker remembers %d contents after %d snapshots, %d before", n, snapshots, before)
+	}
+}
+
+// Rules count the turns of the run, as its limits do.
+func TestRulesCountTheRunsOwnTurns(t *testing.T) {
+	m := &companion{say: func(_ string, step int) (model.Response, error) {
+		if step == 0 {
+			return asks(payX), nil
+		}
+		return model.Response{}, nil
+	}}
+	w := newWorld(t, m, pay(tools.Definition{Trust: tools.Own}, func(context.Context, *tools.Invocation, text) (string, error) { return "paid", nil }))
+	w.agent = func(a *agents.Agent) {
+		a.Policy = policy.Must(`agent "tester"`, policy.Rule{When: `run.turn > 1`, Then: policy.Deny, Because: "late"})
+	}
+	w.start()
+	for _, say := range []string{"one", "two"} {
+		r := w.wait(w.continued("s", say).ID, false)
+		if r.State != ledger.Finished || count[events.ToolExecutionBlocked](w, r.ID) != 0 {
+			t.Errorf("%s: %s %s\n%s", say, r.State, r.Error, w.story(r.ID))
+		}
+	}
 }

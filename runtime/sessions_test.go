@@ -456,6 +456,13 @@ func TestSessionIsToldWhatBecameOfADoubt(t *testing.T) {
 						found++ // as the fact behind its run's end says it
 					}
 				}
+				for _, id := range []events.RunID{r.ID, r.Continues.Run} {
+					for _, e := range w.history(id) {
+						if p, ok := e.Data.(events.ToolExecutionError); ok && id != a.ID && (!p.Repeated || p.Of == nil || p.Of.Run != a.ID) {
+							t.Errorf("counted again: %+v", p)
+						}
+					}
+				}
 				if found != 1 || len(heard.Messages) == 0 {
 					t.Errorf("told %d times in\n%+v", found, w.told(r.ID).Messages())
 				}

@@ -125,7 +125,11 @@ func toolSummary(p events.Payload) string {
 		}
 		return s + ": " + Said(d.Result)
 	case events.ToolExecutionError:
-		return fmt.Sprintf("%s: %s: %s", name(d.Call, d.Tool), d.Error.Kind, d.Error.Message)
+		s := name(d.Call, d.Tool)
+		if d.Repeated {
+			s += " repeated, outcome of " + RefName(d.Of)
+		}
+		return fmt.Sprintf("%s: %s: %s", s, d.Error.Kind, d.Error.Message)
 	case events.ToolExecutionBlocked:
 		return Either(": ", name(d.Call, d.Tool), string(d.Reason), d.Detail, d.Rule)
 	case events.ToolExecutionInDoubt:

@@ -151,6 +151,12 @@ func (f *Fold) tool(e events.Event) {
 		f.emit(s, e.Time)
 	case events.ToolExecutionError:
 		s := f.done(p.Call, p.Attempt, p.Tool, e.Time)
+		if p.Repeated {
+			s.Attrs = append(s.Attrs, Attr{Repeated, true})
+		}
+		if p.Of != nil {
+			s.Attrs = append(s.Attrs, Attr{RepeatedRun, p.Of.Run.String()})
+		}
 		f.result(s, p.Result)
 		s.ErrorType, s.Message = p.Error.Kind, p.Error.Message
 		f.emit(s, e.Time)

@@ -120,6 +120,8 @@ func (w *costWorld) step(a *actor, turn int) {
 		a.noteAt(events.ToolExecutionFinished{Call: events.CallID{Turn: w.r.IntN(turn)}, Attempt: 1, Tool: tool, Result: events.ToolResult{Status: "completed", Cost: cost()}, At: a.last})
 	case 7:
 		a.noteAt(events.ToolExecutionFinished{Call: call, Attempt: 1, Tool: tool, Repeated: true, Result: events.ToolResult{Status: "completed", Cost: cost()}, At: a.last})
+	case 8:
+		a.noteAt(events.ToolExecutionError{Call: call, Attempt: 1, Tool: tool, Repeated: true, Result: events.ToolResult{Status: "failed", Cost: cost()}, At: a.last})
 	default:
 		a.noteAt(events.ToolExecutionStarted{Call: call, Attempt: 1, Tool: tool, Effect: "readonly", Arguments: args, At: a.last})
 		a.noteAt(events.ToolExecutionError{Call: call, Attempt: 1, Tool: tool, Result: events.ToolResult{Status: "failed", Cost: cost()}, At: a.last})

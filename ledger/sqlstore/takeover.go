@@ -185,7 +185,7 @@ func counts(p events.Payload) bool {
 	case events.ToolExecutionFinished:
 		return !p.Repeated && (p.Ref != nil || p.Result.Cost != nil)
 	case events.ToolExecutionError:
-		return p.Ref != nil || p.Result.Cost != nil
+		return !p.Repeated && (p.Ref != nil || p.Result.Cost != nil)
 	case events.EffectResolved:
 		return true
 	}

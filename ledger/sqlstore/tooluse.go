@@ -34,9 +34,9 @@ func (s *Store) ToolUses(ctx context.Context, f ledger.ToolFilter) ([]ledger.Too
 		w := costWhere(ledger.CostFilter{Tenant: f.Tenant, Owner: f.Owner, Since: f.Since})
 		rows, err := tx.Query(ctx, `SELECT c.tenant, c.tool, `+strictest+`, `+sumCost+`,
 			coalesce(sum(CASE WHEN c.status IN ('finished','error','resolved','blocked') THEN 1 ELSE 0 END), 0),
-			coalesce(sum(CASE WHEN c.status = 'error' THEN 1 ELSE 0 END), 0),
+			coalesce(sum(CASE WHEN c.status = 'error' AND NOT c.repeated THEN 1 ELSE 0 END), 0),
 			coalesce(sum(CASE WHEN c.status = 'blocked' THEN 1 ELSE 0 END), 0),
-			coalesce(sum(CASE WHEN c.status = 'finished' AND c.repeated THEN 1 ELSE 0 END), 0),
+			coalesce(sum(CASE WHEN c.status IN ('finished','error') AND c.repeated THEN 1 ELSE 0 END), 0),
 			coalesce(sum(CASE WHEN c.status IN ('finished','error','resolved') AND NOT c.repeated AND c.cost_pico IS NULL THEN 1 ELSE 0 END), 0),
 			max(c.at)
 			FROM tool_call_records c`+w.String()+` GROUP BY c.tenant, c.tool`, w.args...)

@@ -104,7 +104,7 @@ func (o *Outcome) fill(end events.Payload) {
 			o.By = e.Completion.By
 		}
 	case events.ToolExecutionError:
-		o.Status, o.Kind, o.Result = Failed, e.Error.Kind, e.Result
+		o.Repeated, o.Status, o.Kind, o.Result = e.Repeated, Failed, e.Error.Kind, e.Result
 		if o.Result.Error == "" {
 			o.Result.Error = e.Error.Message
 		}
