@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,5 +200,93 @@ func TestTailLive(t *testing.T) {
 	}
 	if live < 3 || seqs < 5 {
 		t.Errorf("%d live messages and %d events in\n%s", live, seqs, lines)
+	}
+}
+
+// failsOnce is a storyteller that fails for good when it is asked first.
+type failsOnce struct {
+	storyteller
+	asked atomic.Int64
+}
+
+func (m *failsOnce) Stream(ctx context.Context, r model.Request, told func(model.Delta)) (model.Response, error) {
+	if m.asked.Add(1) == 1 {
+		return model.Response{}, &model.Error{Kind: "invalid_request", Err: errors.New("no")}
+	}
+	return m.storyteller.Stream(ctx, r, told)
+}
+
+// Who follows a run that fails is shown the one that tries it again, from its first event
+// and while it is written.
+func TestTailLiveFollowsARetry(t *testing.T) {
+	dir, m := t.TempDir(), &failsOnce{storyteller: storyteller{more: make(chan string)}}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	sys, err := system.Open(ctx, system.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, stop := context.WithCancel(ctx)
+	worked := make(chan error, 1)
+	agent := &agents.Agent{Name: "teller", Model: "script", Loop: "singleshot", Prompt: "Tell.", Retry: agents.Retry{MaxAttempts: 2, Backoff: time.Nanosecond}}
+	go func() {
+		worked <- sys.Work(work, runtime.Config{Agents: []*agents.Agent{agent}, Models: map[string]model.Model{"script": m}}, true)
+	}()
+	defer func() {
+		stop()
+		if err := <-worked; err != nil {
+			t.Error(err)
+		}
+		sys.Close()
+	}()
+	r, _, err := sys.Client().Submit(ctx, runtime.Submit{Agent: "teller", Input: "go", ClientKey: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, notes := new(paper), new(paper)
+	a := newApp(nil, out, notes, time.Now)
+	a.root()
+	a.opts.Dir, a.output = dir, formatTable
+	if err := a.flags.Set("dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	st, _, err := a.open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	tailed := make(chan error, 1)
+	go func() { tailed <- a.tail(ctx, st, r, tailFlags{live: true, every: 20 * time.Millisecond}) }()
+	m.more <- "Once upon a time and once more, long ago in a country "
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !strings.Contains(out.String(), "Once upon") {
+		select {
+		case err := <-tailed:
+			t.Fatalf("it ended, %v:\n%s%s", err, out, notes)
+		case <-ctx.Done():
+			t.Fatalf("the next attempt is not shown:\n%s%s", out, notes)
+		case <-tick.C:
+		}
+	}
+	if strings.Contains(out.String(), "run_finished") {
+		t.Error("the next attempt had ended already")
+	}
+	close(m.more)
+	if err := <-tailed; err != nil {
+		t.Fatal(err)
+	}
+	ended, err := st.Run(ctx, r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "[attempt 2: run " + ended.Successor.String() + "]\n"; !strings.HasSuffix(notes.String(), want) {
+		t.Errorf("told %q, want %q", notes, want)
+	}
+	for _, typ := range []string{"run_queued", "run_failed", "run_finished"} {
+		want := map[string]int{"run_queued": 2, "run_failed": 1, "run_finished": 1}[typ]
+		if n := strings.Count(out.String(), typ+" "); n != want {
+			t.Errorf("%s is shown %d times, want %d:\n%s", typ, n, want, out)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookhq/daybook/cmd/internal/watch"
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 )
@@ -27,7 +28,8 @@ func (a *app) runsTailCommand() *cobra.Command {
 		Long: `Prints a run's events as they come, until it has ended; interrupt to stop earlier.
 Events appear once they are in the archive: at a barrier, or when a projector has
 written them. With --live what the model writes is shown as it comes, redacted, until
-what was recorded of it takes its place; in jsonl as {"live": …} between the events.`,
+what was recorded of it takes its place; in jsonl as {"live": …} between the events. It
+goes on to the attempt that follows a failed one.`,
 		Example: `  ledgerctl runs tail 7W6X5Y
   ledgerctl runs tail 7W6X5Y --live
   ledgerctl runs tail 7W6X5Y -o jsonl | jq -c '[.seq, .type]'`,
@@ -62,7 +64,7 @@ func (a *app) tail(ctx context.Context, st ledger.Store, first ledger.Run, f tai
 	tick := time.NewTicker(f.every)
 	defer tick.Stop()
 	live := a.liveTail(first, f)
-	defer live.close()
+	defer func() { live.close() }()
 	waiting := ""
 	for {
 		live.open()
@@ -85,7 +87,15 @@ func (a *app) tail(ctx context.Context, st ledger.Store, first ledger.Run, f tai
 			return fmt.Errorf("follow run %s: %w", run, err)
 		}
 		if r.State.Ended() {
-			return a.tailEnd(ctx, st, r)
+			note, again := watch.Next(r.Successor, r.Attempt)
+			if err := a.tailEnd(ctx, st, r); err != nil || !again || !f.live {
+				return err
+			}
+			live.close()
+			fmt.Fprintln(a.err, note)
+			r.ID, run, f.after, waiting = r.Successor, r.Successor, 0, ""
+			live = a.liveTail(r, f)
+			continue
 		}
 		if w := string(r.ParkReason) + r.ParkedAt.String(); r.State == ledger.Parked && w != waiting {
 			waiting = w

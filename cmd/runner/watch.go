@@ -23,11 +23,12 @@ func (a *app) watchRetries(ctx context.Context, c *runtime.Client, r ledger.Run)
 		stop := a.watch(r)
 		ended, err := c.Wait(ctx, r.ID, true)
 		stop()
-		if err != nil || ended.Successor.IsZero() {
+		note, again := watch.Next(ended.Successor, ended.Attempt)
+		if err != nil || !again {
 			return ended, err
 		}
-		r.ID = ended.Successor // of the same tenant, which is all that watching needs
-		fmt.Fprintf(a.err, "[attempt %d: run %s]\n", ended.Attempt+1, r.ID)
+		r.ID = ended.Successor
+		fmt.Fprintln(a.err, note)
 	}
 }
 

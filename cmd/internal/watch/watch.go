@@ -66,6 +66,16 @@ func (s *Source) Close() {
 	}
 }
 
+// Next is the line that says that a run, after this attempt, is tried again as successor,
+// which is of the same tenant; ok is false if it is not. The messages of that run are for
+// another [Source] and another [Screen].
+func Next(successor events.RunID, attempt int) (note string, ok bool) {
+	if successor.IsZero() {
+		return "", false
+	}
+	return fmt.Sprintf("[attempt %d: run %s]", attempt+1, successor), true
+}
+
 // Fatal reports whether trying again to open a source is of no use.
 func Fatal(err error) bool { return err != nil && !errors.Is(err, system.ErrNoLive) }
 
