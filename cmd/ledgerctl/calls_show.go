@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -57,14 +58,14 @@ func (a *app) callReport(ctx context.Context, st ledger.Store, name string) (cal
 	if err != nil {
 		return callReport{}, err
 	}
-	rs, err := callRecords(ctx, st, run.ID, func(r ledger.CallRecord) bool { return r.Call == call })
+	rs, err := telling.CallRecords(ctx, st, run.ID, func(r ledger.CallRecord) bool { return r.Call == call })
 	if err != nil {
 		return callReport{}, err
 	}
 	if len(rs) == 0 {
 		return callReport{}, a.noSuchCall(ctx, st, run.ID, call)
 	}
-	r := callReport{callView: newCallView(standingRecord(rs))}
+	r := callReport{callView: newCallView(telling.Standing(rs))}
 	for _, rec := range rs {
 		r.Transitions = append(r.Transitions, newCallView(rec))
 	}
@@ -82,20 +83,8 @@ func (a *app) callReport(ctx context.Context, st ledger.Store, name string) (cal
 	return r, nil
 }
 
-// standingRecord is the row that tells where a call stands: its outcome, or the
-// last row of an open one.
-func standingRecord(rs []ledger.CallRecord) ledger.CallRecord {
-	last := rs[0]
-	for _, r := range rs {
-		if r.Terminal || !last.Terminal && r.Status != "progress" {
-			last = r
-		}
-	}
-	return last
-}
-
 func (a *app) noSuchCall(ctx context.Context, st ledger.Store, run events.RunID, call events.CallID) error {
-	cs, err := latestCalls(ctx, st, run)
+	cs, err := telling.LatestCalls(ctx, st, run)
 	if err != nil {
 		return err
 	}
@@ -144,7 +133,7 @@ func (a *app) printEffect(e effectView) error {
 	a.section("effect")
 	state := string(e.State)
 	if e.State == events.EffectInDoubt {
-		state += " since " + a.since(e.InDoubtSince) + ": " + causeWords(e.Cause)
+		state += " since " + a.since(e.InDoubtSince) + ": " + telling.CauseWords(e.Cause)
 	}
 	settled := ""
 	if e.SettledBy != "" {

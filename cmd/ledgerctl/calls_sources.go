@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -39,7 +40,7 @@ no row here (ledgerctl calls show shows it).`,
 				if err != nil {
 					return err
 				}
-				cs, err := latestCalls(ctx, st, r.ID)
+				cs, err := telling.LatestCalls(ctx, st, r.ID)
 				if err != nil {
 					return err
 				}

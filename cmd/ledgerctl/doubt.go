@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -56,39 +57,25 @@ type attemptView struct {
 
 // effectView gathers what is known of an effect.
 func (a *app) effectView(ctx context.Context, st ledger.Store, e ledger.Effect) (effectView, error) {
+	x, err := a.explainer(st).Effect(ctx, e)
+	return viewOfEffect(x), err
+}
+
+func viewOfEffect(e telling.Effect) effectView {
 	v := effectView{
 		OpKey: e.OpKey, Generation: e.Generation, State: e.State, Tool: e.Tool, Tenant: e.Tenant, Scope: e.Scope, ScopeKey: e.ScopeKey,
 		Recovery: e.Recovery.Kind, Identity: e.Identity, Arguments: e.Arguments, Run: e.Run, Call: e.Call.String(), CreatedAt: e.CreatedAt,
-		Evidence: e.Evidence, SettledBy: e.SettledBy, SettledAt: e.SettledAt, Forced: e.Forced, Contradicted: e.Contradicted,
-		PossibleDuplicate: e.PossibleDuplicate, Outcome: e.Outcome, Waiting: []events.RunID{},
+		InDoubtSince: e.Since, Cause: e.Cause, Evidence: e.Evidence, SettledBy: e.SettledBy, SettledAt: e.SettledAt, Forced: e.Forced, Contradicted: e.Contradicted,
+		PossibleDuplicate: e.PossibleDuplicate, Outcome: e.Outcome, Attempts: viewsOf(e.Tried, newAttemptView), Waiting: e.Waiting,
 	}
 	if e.Recovery.TTL > 0 {
 		v.RecoveryTTL = e.Recovery.TTL.String()
 	}
-	as, err := st.Attempts(ctx, e.OpKey)
-	if err != nil {
-		return v, err
-	}
-	for _, t := range as {
-		v.Attempts = append(v.Attempts, newAttemptView(t))
-	}
 	if e.State == events.EffectInDoubt || e.State == events.EffectStarted {
 		quiet := e.QuiescentIn <= 0
-		v.Quiescent = &quiet
-		if !e.Deadline.IsZero() {
-			v.QuiescentAt = e.Deadline.Add(a.opts.Grace)
-		}
+		v.Quiescent, v.QuiescentAt = &quiet, e.QuiescentAt
 	}
-	if e.State == events.EffectInDoubt {
-		if err := v.doubt(ctx, st, as); err != nil {
-			return v, err
-		}
-	}
-	waiting, err := st.Waiting(ctx, e.OpKey)
-	for _, r := range waiting {
-		v.Waiting = append(v.Waiting, r.ID)
-	}
-	return v, err
+	return v
 }
 
 func newAttemptView(t ledger.Attempt) attemptView {
@@ -102,53 +89,6 @@ func newAttemptView(t ledger.Attempt) attemptView {
 	}
 }
 
-// doubt finds out since when and why: in the records of the run, or in its
-// facts while nobody has put them into the history.
-func (v *effectView) doubt(ctx context.Context, st ledger.Store, as []ledger.Attempt) error {
-	rs, err := callRecords(ctx, st, v.Run, func(r ledger.CallRecord) bool { return r.Status == "in_doubt" && r.OpKey == v.OpKey })
-	if err != nil {
-		return err
-	}
-	for _, r := range rs {
-		v.InDoubtSince, v.Cause, v.Evidence = r.At, r.Reason, r.Detail
-	}
-	fs, err := st.Pending(ctx, v.Run)
-	if err != nil {
-		return err
-	}
-	for _, f := range fs {
-		p, err := events.DecodePayload(f.Type, f.Version, f.Data)
-		if d, ok := p.(events.ToolExecutionInDoubt); err == nil && ok && d.Ref.OpKey == v.OpKey {
-			v.InDoubtSince, v.Cause, v.Evidence = d.At, d.Cause, d.Evidence
-		}
-	}
-	if last := as[len(as)-1]; v.InDoubtSince.IsZero() {
-		// The record is behind: the attempt's own end is the best there is.
-		if v.InDoubtSince = last.EndedAt; v.InDoubtSince.IsZero() {
-			v.InDoubtSince = last.StartedAt
-		}
-	}
-	return nil
-}
-
-// causeWords say why nobody can know; the keys are stored.
-func causeWords(cause string) string {
-	words := map[string]string{
-		"takeover":      "the worker that ran it went away before it said how it ended",
-		"timeout":       "the tool gave no answer in time",
-		"panic":         "the tool crashed",
-		"unclear_error": "the tool failed in a way that does not say whether it took effect",
-		"lease_lost":    "its worker lost the run while the tool was running",
-		"restored":      "the database was restored to a moment before it began, and the journal does not say how it ended",
-		"cancelled":     "the run was cancelled while the tool was running",
-		"inherited":     "an earlier attempt of this work began it and ended without knowing",
-	}[cause]
-	if words == "" {
-		return either(" ", "cause", cause)
-	}
-	return words
-}
-
 // resolvable says from when an effect in doubt may be resolved; the star is explained below the table.
 func (a *app) resolvable(v effectView) string {
 	if v.Quiescent != nil && !*v.Quiescent {
@@ -158,16 +98,13 @@ func (a *app) resolvable(v effectView) string {
 }
 
 // resolveCommands are what a person can type about an effect in doubt.
-func (a *app) resolveCommands(key events.Hash) []string {
-	var out []string
-	for _, verb := range []string{"--applied", "--not-applied", "--abandon"} {
-		out = append(out, a.command("resolve", shortKey(key), verb, "--note", "TEXT"))
+func (a *app) resolveCommands(key events.Hash) []next {
+	var out []next
+	for _, r := range telling.Resolutions {
+		out = append(out, next{a.command(append([]string{"resolve", shortKey(key)}, r.Words...)...), r.For})
 	}
 	return out
 }
-
-// resolveMeaning says what the flags of resolveCommands mean.
-var resolveMeaning = [...]string{"it happened", "it did not happen and may be tried again", "nobody will ever know; never try again"}
 
 func attemptColumns() []column[attemptView] {
 	return []column[attemptView]{

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -135,7 +136,7 @@ func (a *app) findEffect(ctx context.Context, st ledger.Store, s string) (ledger
 	for _, states := range [][]events.EffectState{{events.EffectInDoubt}, {}} {
 		var found []string
 		var effect ledger.Effect
-		err := eachEffect(ctx, st, ledger.EffectFilter{States: states}, func(e ledger.Effect) {
+		err := telling.EachEffect(ctx, st, ledger.EffectFilter{States: states}, func(e ledger.Effect) {
 			if strings.HasPrefix(e.OpKey.String(), s) {
 				found, effect = append(found, e.OpKey.String()), e
 			}
@@ -152,24 +153,6 @@ func (a *app) findEffect(ctx context.Context, st ledger.Store, s string) (ledger
 	return ledger.Effect{}, notThere(a.command("indoubt"), "no effect has an op key that begins with %s: %s shows those in doubt", s, a.command("indoubt"))
 }
 
-// eachEffect calls f with every effect that the filter selects.
-func eachEffect(ctx context.Context, st ledger.Store, filter ledger.EffectFilter, f func(ledger.Effect)) error {
-	filter.Limit = 1000
-	for {
-		es, err := st.Effects(ctx, filter)
-		if err != nil {
-			return err
-		}
-		for _, e := range es {
-			f(e)
-		}
-		if len(es) < filter.Limit {
-			return nil
-		}
-		filter.After = es[len(es)-1].OpKey
-	}
-}
-
 // readEffect finds an effect by its whole key.
 func (a *app) readEffect(ctx context.Context, st ledger.Store, key events.Hash) (ledger.Effect, error) {
 	es, err := st.Effects(ctx, ledger.EffectFilter{OpKey: key, Limit: 1})
@@ -180,31 +163,6 @@ func (a *app) readEffect(ctx context.Context, st ledger.Store, key events.Hash) 
 		return ledger.Effect{}, notThere(a.command("indoubt"), "no effect has op key %s: %s shows those in doubt", key, a.command("indoubt"))
 	}
 	return es[0], nil
-}
-
-// callRecords returns every transition of a run's calls, oldest first.
-func callRecords(ctx context.Context, st ledger.Store, run events.RunID, keep func(ledger.CallRecord) bool) ([]ledger.CallRecord, error) {
-	f := ledger.CallFilter{Run: run, All: true, Limit: 1000}
-	var rs []ledger.CallRecord
-	for {
-		page, err := st.Calls(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range page {
-			if keep(r) {
-				rs = append(rs, r)
-			}
-		}
-		if len(page) < f.Limit {
-			break
-		}
-		f.BeforeRun, f.BeforeSeq = run, page[len(page)-1].Seq
-	}
-	for i, j := 0, len(rs)-1; i < j; i, j = i+1, j-1 {
-		rs[i], rs[j] = rs[j], rs[i]
-	}
-	return rs, nil
 }
 
 // rowsOf reads which rows of runs are listed: those of one run, if it is given, and

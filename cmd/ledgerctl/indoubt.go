@@ -86,8 +86,8 @@ func (a *app) howToResolve(views []effectView) {
 	const most = 5
 	for _, v := range views[:min(len(views), most)] {
 		a.section("%s  %s", shortKey(v.OpKey), clean(v.Tool+" "+string(v.Arguments)))
-		for i, line := range a.resolveCommands(v.OpKey) {
-			a.toType(line, resolveMeaning[i])
+		for _, n := range a.resolveCommands(v.OpKey) {
+			a.toType(n.Command, n.For)
 		}
 	}
 	if n := len(views) - most; n > 0 {

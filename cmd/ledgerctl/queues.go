@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -48,13 +49,7 @@ func viewOfQueue(s ledger.QueueStats) queueView {
 		PausedAt: at(s.Paused.At), PausedBy: s.Paused.By, PausedReason: s.Paused.Reason,
 	}
 	if s.Limit.Rate > 0 {
-		per := s.Limit.Per.String()
-		for _, zero := range []string{"0s", "0m"} { // 1h0m0s is 1h, and 30s stays
-			if cut := strings.TrimSuffix(per, zero); strings.HasSuffix(cut, "m") || strings.HasSuffix(cut, "h") {
-				per = cut
-			}
-		}
-		v.Rate = fmt.Sprintf("%d/%s", s.Limit.Rate, per)
+		v.Rate = fmt.Sprintf("%d/%s", s.Limit.Rate, telling.Period(s.Limit.Per))
 	}
 	return v
 }

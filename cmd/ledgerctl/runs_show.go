@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -154,7 +155,7 @@ func (a *app) runReport(ctx context.Context, st ledger.Store, s ledger.Summary, 
 	for _, m := range ms {
 		r.ModelCalls = append(r.ModelCalls, newModelView(m))
 	}
-	cs, err := latestCalls(ctx, st, s.ID)
+	cs, err := telling.LatestCalls(ctx, st, s.ID)
 	if err != nil {
 		return r, err
 	}
@@ -257,31 +258,6 @@ func (a *app) related(ctx context.Context, st ledger.Store, r ledger.Run) ([]rel
 		out = append(out, a.relative(relation, d))
 	}
 	return out, err
-}
-
-// latestCalls is the row that tells most of each call of a run, in the order
-// in which the calls were first seen: the terminal one, or the last of an open one.
-func latestCalls(ctx context.Context, st ledger.Store, run events.RunID) ([]ledger.CallRecord, error) {
-	all, err := callRecords(ctx, st, run, func(r ledger.CallRecord) bool { return r.Status != "progress" })
-	if err != nil {
-		return nil, err
-	}
-	var order []events.CallID
-	last := map[events.CallID]ledger.CallRecord{}
-	for _, r := range all {
-		before, seen := last[r.Call]
-		if !seen {
-			order = append(order, r.Call)
-		}
-		if !seen || r.Terminal || !before.Terminal {
-			last[r.Call] = r
-		}
-	}
-	out := make([]ledger.CallRecord, len(order))
-	for i, c := range order {
-		out[i] = last[c]
-	}
-	return out, nil
 }
 
 func (a *app) printReport(r runReport) error {

@@ -83,24 +83,14 @@ func money(v *big.Int, unit string, us ...unknown) string {
 	return strings.Join(parts, " + ")
 }
 
+// What the commands and the page say alike.
 func shortKey(h events.Hash) string { return telling.ShortKey(h) }
 
-func callName(run events.RunID, call events.CallID) string { return run.String() + "/" + call.String() }
+func callName(run events.RunID, call events.CallID) string { return telling.CallName(run, call) }
 
-// resultOf reads the result of a call record; progress rows hold something else.
 func resultOf(raw json.RawMessage) (r events.ToolResult, progress string) {
-	if len(raw) == 0 {
-		return r, ""
-	}
-	var p struct {
-		events.ToolResult
-		Progress string `json:"progress"`
-	}
-	_ = json.Unmarshal(raw, &p) // a value of an unknown shape is shown as nothing; calls show prints the bytes
-	return p.ToolResult, p.Progress
+	return telling.ResultOf(raw)
 }
-
-// What the commands and the page say alike.
 func stamp(t time.Time) string                  { return telling.Stamp(t) }
 func plural(n int64, one string) string         { return telling.Plural(n, one) }
 func either(sep string, parts ...string) string { return telling.Either(sep, parts...) }

@@ -81,3 +81,20 @@ func Shared(t tb, st Store, tenant, first, second string) (effect events.Hash, o
 	b.end(w.Ref.Token, ledger.Unclear)
 	return w.Ref.OpKey, a.run, b.run
 }
+
+// Awaited is an effect in doubt that a run of the first owner has, and a run of the
+// second is parked on.
+func Awaited(t tb, st Store, tenant, first, second string) (effect events.Hash, one, two ledger.Run) {
+	t.Helper()
+	h := Harness{Store: st}
+	of := func(in *ledger.Intent) { in.Scope, in.Window = ledger.ScopeTenant, time.Hour }
+	a, b := start(t, h, ofTenant(tenant), ownedBy(first)), start(t, h, ofTenant(tenant), ownedBy(second))
+	a.opening()
+	b.opening()
+	v := a.want(ledger.Execute, refund(of, order(9)))
+	a.end(v.Ref.Token, ledger.Unclear)
+	if err := b.park(events.ParkEffectBusy, v.Ref.OpKey); err != nil {
+		t.Fatalf("park: %v", err)
+	}
+	return v.Ref.OpKey, a.run, b.run
+}

@@ -2,12 +2,12 @@ package ui
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 )
 
@@ -18,6 +18,7 @@ type callView struct {
 	effect   *ledger.Effect
 	attempts []ledger.Attempt
 	doubt    *doubt // while it is in doubt
+	why      *why
 	asks     []ledger.Approval
 }
 
@@ -58,26 +59,17 @@ func (p *page) call(ctx context.Context, r *http.Request, c *chrome) (shown, err
 		return shown{}, ledger.ErrNotFound
 	}
 	if len(v.rows) > 0 {
-		v.CallRecord = standing(v.rows)
+		v.CallRecord = telling.Standing(v.rows)
 	} else {
 		v.Call, v.Tool, v.Arguments, v.Status = v.asks[0].Call, v.asks[0].Tool, v.asks[0].Arguments, "not begun"
 	}
 	if err := p.effectOf(ctx, c, &v); err != nil {
 		return shown{}, err
 	}
-	return shown{v.Tool + " " + name, runPage(*c, h, callShown(*c, h, v))}, nil
-}
-
-// standing is the row that tells where a call stands: its outcome, or the last row
-// of an open one.
-func standing(rs []ledger.CallRecord) ledger.CallRecord {
-	last := rs[0]
-	for _, r := range rs {
-		if r.Terminal || !last.Terminal && r.Status != "progress" {
-			last = r
-		}
+	if v.why, err = p.whyCall(ctx, c, h.Run, v.Call); err != nil {
+		return shown{}, err
 	}
-	return last
+	return shown{v.Tool + " " + name, runPage(*c, h, callShown(*c, h, v))}, nil
 }
 
 func (p *page) effectOf(ctx context.Context, c *chrome, v *callView) error {
@@ -102,20 +94,8 @@ func (p *page) effectOf(ctx context.Context, c *chrome, v *callView) error {
 	return nil
 }
 
-// result reads what a call came to; progress rows hold something else.
-func result(raw json.RawMessage) (r events.ToolResult, progress string) {
-	var p struct {
-		events.ToolResult
-		Progress string `json:"progress"`
-	}
-	if len(raw) > 0 {
-		_ = json.Unmarshal(raw, &p) // of an unknown shape: the event shows its bytes
-	}
-	return p.ToolResult, p.Progress
-}
-
 // saidOf is what a transition says, in one text.
 func saidOf(row ledger.CallRecord) string {
-	r, progress := result(row.Result)
+	r, progress := telling.ResultOf(row.Result)
 	return strings.TrimSpace(joined(": ", words(row.Reason), row.Detail, progress, r.Error, r.Output))
 }

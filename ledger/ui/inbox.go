@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/events"
+	"github.com/daybookhq/daybook/internal/telling"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/ledger/ui/access"
 )
@@ -23,15 +24,11 @@ type asked struct {
 
 // doubt is an effect of which nobody can know whether it took place.
 type doubt struct {
-	ledger.Effect
-	of       ledger.Run
-	since    time.Time
-	cause    string
-	evidence string
-	attempts []ledger.Attempt
-	waiting  []ledger.Run
-	until    time.Time // from then no attempt can still act; zero: from now
-	link     string    // of its form
+	telling.Effect
+	of      ledger.Run
+	outlook []string
+	until   time.Time // from then no attempt can still act; zero: from now
+	link    string    // of its form
 }
 
 // inboxView is what waits for a person.
@@ -111,48 +108,21 @@ func (c *chrome) runOf(ctx context.Context, id events.RunID) (ledger.Run, error)
 
 // doubt gathers what is known of an effect in doubt.
 func (p *page) doubt(ctx context.Context, c *chrome, e ledger.Effect) (d doubt, err error) {
-	d = doubt{Effect: e, evidence: e.Evidence, link: c.to("effects", e.OpKey.String())}
+	d = doubt{link: c.to("effects", e.OpKey.String())}
 	if d.of, err = c.runOf(ctx, e.Run); err != nil {
 		return d, err
 	}
-	if d.attempts, err = c.read.Attempts(ctx, e.OpKey); err != nil {
+	x := p.explainer(c)
+	if d.Effect, err = x.Effect(ctx, e); err != nil {
 		return d, err
 	}
-	if d.waiting, err = c.read.Waiting(ctx, e.OpKey); err != nil {
+	if d.outlook, err = x.Outlook(ctx, d.Effect); err != nil {
 		return d, err
-	}
-	rows, err := c.read.Calls(ctx, ledger.CallFilter{OpKey: e.OpKey, Status: "in_doubt", All: true, Limit: 5})
-	if err != nil {
-		return d, err
-	}
-	for _, row := range rows { // newest first
-		d.since, d.cause, d.evidence = row.At, row.Reason, joined(" ", row.Detail, e.Evidence)
-		break
-	}
-	if d.since.IsZero() && len(d.attempts) > 0 {
-		d.since = d.attempts[len(d.attempts)-1].StartedAt
 	}
 	if e.QuiescentIn > 0 {
 		d.until = c.now.Add(e.QuiescentIn)
 	}
 	return d, nil
-}
-
-// causeWords say why nobody can know; the keys are stored.
-func causeWords(cause string) string {
-	if w := map[string]string{
-		"takeover":      "the worker that ran it went away before it said how it ended",
-		"timeout":       "the tool gave no answer in time",
-		"panic":         "the tool crashed",
-		"unclear_error": "the tool failed in a way that does not say whether it took effect",
-		"lease_lost":    "its worker lost the run while the tool was running",
-		"restored":      "the database was restored to a moment before it began, and the journal does not say how it ended",
-		"cancelled":     "the run was cancelled while the tool was running",
-		"inherited":     "an earlier attempt of this work began it and ended without knowing",
-	}[cause]; w != "" {
-		return w
-	}
-	return words(cause)
 }
 
 // decide answers a request for approval.

@@ -16,6 +16,7 @@ type runHead struct {
 	again string // address to look again at; empty: it has ended, or was looked at often enough
 	every string
 	done  string // what was just done, in words
+	why   *why   // nil: not on this page
 }
 
 // head reads the run that an address names.
@@ -71,6 +72,9 @@ func (p *page) run(ctx context.Context, r *http.Request, c *chrome) (shown, erro
 	}
 	w, err := c.fold(ctx, h.ID, h.State.Ended())
 	if err != nil {
+		return shown{}, err
+	}
+	if h.why, err = p.whyRun(ctx, c, h.Summary); err != nil {
 		return shown{}, err
 	}
 	over := w.overview()

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/daybookhq/daybook/ledger"
 )
@@ -29,34 +28,6 @@ func readable(raw json.RawMessage) string {
 		return string(raw)
 	}
 	return b.String()
-}
-
-// whyAsked says what wants an approval; the keys are stored.
-func whyAsked(why string) string {
-	parts := strings.Split(why, ",")
-	for i, w := range parts {
-		switch strings.TrimSpace(w) {
-		case ledger.WhyPolicy:
-			parts[i] = "the policy of the tool, the agent or the operator"
-		case ledger.WhyTaint:
-			parts[i] = "foreign text came in before"
-		case ledger.WhyFork:
-			parts[i] = "a fork asks before each effect"
-		}
-	}
-	return strings.Join(parts, ", and ")
-}
-
-func recoveryWords(kind string) string {
-	switch kind {
-	case ledger.RecoveryKeyed:
-		return "the provider tells our attempts apart by their key"
-	case ledger.RecoveryFenced:
-		return "the provider checks whose turn it is"
-	case ledger.RecoveryProbe:
-		return "a worker asks the tool itself; a person can be faster"
-	}
-	return "none: look where it would have taken effect"
 }
 
 func outcomeWords(o ledger.OutcomeKind) string {

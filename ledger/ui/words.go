@@ -136,6 +136,8 @@ func tail(id events.RunID) string {
 // standing says in a few words where a run stands.
 func (c chrome) standing(r ledger.Run) string {
 	switch {
+	case r.State == ledger.Parked && r.ParkReason == events.ParkEffectBusy && !c.who.All():
+		return words(string(r.ParkReason)) // the detail names a run
 	case r.State == ledger.Parked:
 		return joined(": ", words(string(r.ParkReason)), r.ParkDetail)
 	case r.State == ledger.Cancelling:

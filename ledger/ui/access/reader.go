@@ -13,9 +13,11 @@ import (
 // added here needs its test in TestEveryMethodIsScoped.
 type Reader interface {
 	RunReader
+	KinReader
 	CallReader
 	EffectReader
 	DecisionReader
+	WaitReader
 	ContentReader
 	LedgerReader
 }
@@ -27,10 +29,31 @@ type RunReader interface {
 	// Events is [ledger.Archive.Events]; [ledger.ErrNotFound] for an unknown run.
 	Events(ctx context.Context, run events.RunID, from uint64, f func(events.Sealed) error) error
 	Pending(ctx context.Context, run events.RunID) ([]events.Fact, error)
-	Descendants(ctx context.Context, run events.RunID, limit int) ([]ledger.Run, error)
 	// Verify checks one run; the zero run, which is all of them, is only for those
 	// who see everything.
 	Verify(ctx context.Context, run events.RunID, f func(ledger.Finding) error) (ledger.VerifyReport, error)
+}
+
+// KinReader reads which runs belong to a run.
+type KinReader interface {
+	Descendants(ctx context.Context, run events.RunID, limit int) ([]ledger.Run, error)
+	// Session lists the runs of the session that the run is in, in their order; none
+	// without a session.
+	Session(ctx context.Context, run events.RunID) ([]ledger.Summary, error)
+}
+
+// WaitReader reads what a run can wait for, or be held back by.
+type WaitReader interface {
+	// Handoffs lists calls of the run whose outcome comes from outside; no states are all.
+	Handoffs(ctx context.Context, run events.RunID, states ...ledger.HandoffState) ([]ledger.Handoff, error)
+	// Switches lists those of the run's tenant that are not on.
+	Switches(ctx context.Context, run events.RunID) ([]ledger.Switch, error)
+	// Budgets lists those that bound the run.
+	Budgets(ctx context.Context, run events.RunID) ([]ledger.Budget, error)
+	// Queue is how the run's queue stands; the zero value if nothing is known of it.
+	Queue(ctx context.Context, run events.RunID) (ledger.QueueStats, error)
+	// Holders lists the runs that hold a place in the run's queue.
+	Holders(ctx context.Context, run events.RunID) ([]ledger.Run, error)
 }
 
 // CallReader reads calls and what they cost.
@@ -66,4 +89,6 @@ type ContentReader interface {
 type LedgerReader interface {
 	QueueStats(ctx context.Context, name string) ([]ledger.QueueStats, error)
 	Vitals(ctx context.Context) (ledger.Vitals, error)
+	// RolledBack is [ledger.ErrRolledBack] while nobody may work.
+	RolledBack(ctx context.Context) error
 }

@@ -95,7 +95,7 @@ func (s *scoped) Pending(ctx context.Context, run events.RunID) ([]events.Fact, 
 	return s.st.Pending(ctx, run)
 }
 
-// Descendants implements [RunReader].
+// Descendants implements [KinReader].
 func (s *scoped) Descendants(ctx context.Context, run events.RunID, limit int) ([]ledger.Run, error) {
 	if _, err := s.Run(ctx, run); err != nil {
 		return nil, err

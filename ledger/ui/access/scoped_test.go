@@ -188,6 +188,33 @@ var looks = map[string]struct {
 		}
 		return []events.RunID{s.Run.ID}, err
 	}},
+	"Session": {one: func(ctx context.Context, r access.Reader, s ledgertest.Sample) ([]events.RunID, error) {
+		_, err := r.Session(ctx, s.Run.ID)
+		return reached(s, err)
+	}},
+	"Handoffs": {one: func(ctx context.Context, r access.Reader, s ledgertest.Sample) ([]events.RunID, error) {
+		_, err := r.Handoffs(ctx, s.Run.ID)
+		return reached(s, err)
+	}},
+	"Switches": {one: func(ctx context.Context, r access.Reader, s ledgertest.Sample) ([]events.RunID, error) {
+		_, err := r.Switches(ctx, s.Run.ID)
+		return reached(s, err)
+	}},
+	"Budgets": {one: func(ctx context.Context, r access.Reader, s ledgertest.Sample) ([]events.RunID, error) {
+		_, err := r.Budgets(ctx, s.Run.ID)
+		return reached(s, err)
+	}},
+	"Queue": {one: func(ctx context.Context, r access.Reader, s ledgertest.Sample) ([]events.RunID, error) {
+		_, err := r.Queue(ctx, s.Run.ID)
+		return reached(s, err)
+	}},
+	"Holders": {one: func(ctx context.Context, r access.Reader, s ledgertest.Sample) ([]events.RunID, error) {
+		_, err := r.Holders(ctx, s.Run.ID)
+		return reached(s, err)
+	}},
+	"RolledBack": {whole: true, one: func(ctx context.Context, r access.Reader, s ledgertest.Sample) ([]events.RunID, error) {
+		return reached(s, r.RolledBack(ctx))
+	}},
 	"QueueStats": {whole: true, one: func(ctx context.Context, r access.Reader, s ledgertest.Sample) ([]events.RunID, error) {
 		l, err := r.QueueStats(ctx, s.Run.Queue)
 		return idsOf(l, func(ledger.QueueStats) events.RunID { return s.Run.ID }), err
@@ -199,6 +226,14 @@ var looks = map[string]struct {
 		}
 		return []events.RunID{s.Run.ID}, err
 	}},
+}
+
+// reached is for what is asked about one run: [TestWaitsAreScoped] looks at what comes.
+func reached(s ledgertest.Sample, err error) ([]events.RunID, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []events.RunID{s.Run.ID}, nil
 }
 
 func idsOf[T any](list []T, id func(T) events.RunID) (ids []events.RunID) {

@@ -1,4 +1,4 @@
-package main
+package telling
 
 import (
 	"context"
@@ -9,28 +9,28 @@ import (
 )
 
 // whyParked says what a parked run waits for, and who can end that.
-func (a *app) whyParked(ctx context.Context, st ledger.Store, e *explanation, r ledger.Run) error {
-	e.say("Run %s of agent %s is parked since %s: it waits for %s. No worker holds it meanwhile.", r.ID, r.Agent, a.since(r.ParkedAt), parkWords(r.ParkReason))
-	if r.ParkDetail != "" && r.ParkDetail != r.HeldReason {
+func (t Explainer) whyParked(ctx context.Context, e *Explanation, r ledger.Run) error {
+	e.say("Run %s of agent %s is parked since %s: it waits for %s. No worker holds it meanwhile.", r.ID, r.Agent, t.Since(r.ParkedAt), ParkWords(r.ParkReason))
+	if r.ParkDetail != "" && r.ParkDetail != r.HeldReason && (!t.Limited || r.ParkReason != events.ParkEffectBusy) { // which names a run
 		e.say("The worker that parked it said: %s", r.ParkDetail)
 	}
 	switch r.ParkReason {
 	case events.ParkInDoubt, events.ParkEffectBusy:
-		if err := a.whyWaitsForEffect(ctx, st, e, r); err != nil {
+		if err := t.whyWaitsForEffect(ctx, e, r); err != nil {
 			return err
 		}
 	case events.ParkApproval:
-		if err := a.whyWaitsForApproval(ctx, st, e, r); err != nil {
+		if err := t.whyWaitsForApproval(ctx, e, r); err != nil {
 			return err
 		}
 	case events.ParkPaused:
 		if r.HeldAt.IsZero() {
-			if err := a.whyToolPaused(ctx, st, e, r); err != nil {
+			if err := t.whyToolPaused(ctx, e, r); err != nil {
 				return err
 			}
 		}
 	case events.ParkAsyncTool, events.ParkSignal, events.ParkChild, events.ParkTimer:
-		if err := a.whyHandoffs(ctx, st, e, r); err != nil {
+		if err := t.whyHandoffs(ctx, e, r); err != nil {
 			return err
 		}
 		if len(e.Handoffs) == 0 {
@@ -38,9 +38,9 @@ func (a *app) whyParked(ctx context.Context, st ledger.Store, e *explanation, r 
 		}
 	case events.ParkAuditBehind:
 		e.say("Facts of earlier effects wait to be recorded: check that a worker and a projector run.")
-		e.next(a.command("stuck"), "what else stands still")
+		e.next("what else stands still", "stuck")
 	case events.ParkNoCapableWorker:
-		e.say("Start a worker that has agent %s and its tools (runner worker -h)%s.", r.Agent, with(": ", strings.Join(r.Requires, ", ")))
+		e.say("Start a worker that has agent %s and its tools (runner worker -h)%s.", r.Agent, With(": ", strings.Join(r.Requires, ", ")))
 	}
 	if r.ParkReason == events.ParkDiverged {
 		e.say("No code of it ran, so nothing is lost: deploy code that asks for what is recorded, and a worker goes on with it.")
@@ -49,17 +49,17 @@ func (a *app) whyParked(ctx context.Context, st ledger.Store, e *explanation, r 
 		if r.ParkReason != events.ParkPaused {
 			e.say("Besides, it is paused: whatever comes in, no worker takes it.")
 		}
-		a.whyHeld(e, r)
+		t.whyHeld(e, r)
 	}
 	if !r.WakeAt.IsZero() {
-		e.say("It is looked at again at %s whatever happens.", a.since(r.WakeAt))
+		e.say("It is looked at again at %s whatever happens.", t.Since(r.WakeAt))
 	}
-	e.next(a.command("cancel", r.ID.String(), "--reason", "TEXT"), "if it shall not go on")
+	e.next("if it shall not go on", "cancel", r.ID.String(), "--reason", "TEXT")
 	return nil
 }
 
-// parkWords say what a run waits for; the keys are stored.
-func parkWords(p events.ParkReason) string {
+// ParkWords say what a run waits for; the keys are stored.
+func ParkWords(p events.ParkReason) string {
 	words := map[events.ParkReason]string{
 		events.ParkInDoubt:         "somebody to say whether one of its calls took effect",
 		events.ParkEffectBusy:      "an effect that another run has begun or has in doubt",
@@ -78,17 +78,17 @@ func parkWords(p events.ParkReason) string {
 	return orNo(words, string(p))
 }
 
-func (a *app) whyWaitsForApproval(ctx context.Context, st ledger.Store, e *explanation, r ledger.Run) error {
-	as, err := st.Approvals(ctx, ledger.ApprovalFilter{Run: r.ID, Open: true})
+func (t Explainer) whyWaitsForApproval(ctx context.Context, e *Explanation, r ledger.Run) error {
+	as, err := t.From.Approvals(ctx, ledger.ApprovalFilter{Run: r.ID, Open: true})
 	if err != nil {
 		return err
 	}
 	for _, x := range as {
-		a.whyApproval(e, x)
+		t.whyApproval(e, x)
 		if x.TaintBy != "" {
 			e.say("Foreign text came in before: %s.", x.TaintBy)
 		}
-		a.decideLines(e, x)
+		decideLines(e, x)
 	}
 	if len(as) > 0 {
 		e.say("Whoever may write to this ledger can decide, once; the record keeps their account.")
@@ -99,21 +99,21 @@ func (a *app) whyWaitsForApproval(ctx context.Context, st ledger.Store, e *expla
 }
 
 // whyApproval says what a person is asked, since when and until when.
-func (a *app) whyApproval(e *explanation, x ledger.Approval) {
-	e.Approvals = append(e.Approvals, newApprovalView(x))
-	e.say("Call %s wants to run %s with %s, and asks since %s because of %s. Nobody has decided; it is refused at %s.", x.Call, x.Tool, x.Arguments, a.since(x.CreatedAt), approvalWords(x.Why), a.since(x.ExpiresAt))
+func (t Explainer) whyApproval(e *Explanation, x ledger.Approval) {
+	e.Approvals = append(e.Approvals, x)
+	e.say("Call %s wants to run %s with %s, and asks since %s because of %s. Nobody has decided; it is refused at %s.", x.Call, x.Tool, x.Arguments, t.Since(x.CreatedAt), ApprovalWords(x.Why), t.Since(x.ExpiresAt))
 	if x.Rule != "" {
 		e.say("A rule asks: %s.", x.Rule)
 	}
 }
 
-func (a *app) decideLines(e *explanation, x ledger.Approval) {
-	e.next(a.command("approve", x.ID.String()), "if it may be done, once, with these arguments")
-	e.next(a.command("deny", x.ID.String(), "--reason", "TEXT"), "if it may not; the model is told why")
+func decideLines(e *Explanation, x ledger.Approval) {
+	e.next("if it may be done, once, with these arguments", "approve", x.ID.String())
+	e.next("if it may not; the model is told why", "deny", x.ID.String(), "--reason", "TEXT")
 }
 
-// approvalWords say why a person is asked; the keys are stored.
-func approvalWords(why string) string {
+// ApprovalWords say why a person is asked; the keys are stored.
+func ApprovalWords(why string) string {
 	words := map[string]string{
 		ledger.WhyPolicy: "the policy of the tool, the agent or the operator (policy)", ledger.WhyTaint: "foreign text that came in before (taint)",
 		ledger.WhyFork: "a fork that asks before each effect (fork)",
@@ -125,35 +125,39 @@ func approvalWords(why string) string {
 	return strings.Join(parts, " and ")
 }
 
-func (a *app) whyWaitsForEffect(ctx context.Context, st ledger.Store, e *explanation, r ledger.Run) error {
+func (t Explainer) whyWaitsForEffect(ctx context.Context, e *Explanation, r ledger.Run) error {
 	if r.ParkKey.IsZero() {
 		return nil
 	}
-	row, err := a.readEffect(ctx, st, r.ParkKey)
+	rows, err := t.From.Effects(ctx, ledger.EffectFilter{OpKey: r.ParkKey, Limit: 1})
 	if err != nil {
 		return err
 	}
-	v, err := a.effectView(ctx, st, row)
+	if len(rows) == 0 {
+		e.say("The effect belongs to a run that %s.", map[bool]string{true: "you may not see", false: "is not in this ledger any more"}[t.Limited])
+		return nil
+	}
+	v, err := t.Effect(ctx, rows[0])
 	if err != nil {
 		return err
 	}
 	if v.Run != r.ID {
-		e.say("The effect belongs to call %s/%s (%s), which has it %s.", v.Run, v.Call, v.Tool, stateWords(v.State))
-		e.next(a.command("why", v.Run.String()+"/"+v.Call), "why that call is where it is")
+		e.say("The effect belongs to call %s/%s (%s), which has it %s.", v.Run, v.Call, v.Tool, StateWords(v.State))
+		e.next("why that call is where it is", "why", CallName(v.Run, v.Call))
 	}
 	switch v.State {
 	case events.EffectInDoubt:
-		return a.whyDoubt(ctx, st, e, v)
+		return t.whyDoubt(ctx, e, v)
 	case events.EffectStarted:
-		e.say("It may be running; its deadline is %s.", a.since(row.Deadline))
+		e.say("It may be running; its deadline is %s.", t.Since(v.Deadline))
 	default:
-		e.say("The effect is decided by now: %s. A worker takes the run at its next look at the queue.", stateWords(v.State))
+		e.say("The effect is decided by now: %s. A worker takes the run at its next look at the queue.", StateWords(v.State))
 	}
 	return nil
 }
 
-// stateWords say where an effect stands; the keys are stored.
-func stateWords(s events.EffectState) string {
+// StateWords say where an effect stands; the keys are stored.
+func StateWords(s events.EffectState) string {
 	words := map[events.EffectState]string{
 		events.EffectStarted:    "begun and not ended",
 		events.EffectApplied:    "applied: it took effect",
@@ -165,35 +169,46 @@ func stateWords(s events.EffectState) string {
 }
 
 // whyDoubt says why nobody can know, from when it may be resolved, and how.
-func (a *app) whyDoubt(ctx context.Context, st ledger.Store, e *explanation, v effectView) error {
+func (t Explainer) whyDoubt(ctx context.Context, e *Explanation, v Effect) error {
 	e.Effects = append(e.Effects, v)
 	e.say("Nobody can know whether call %s/%s of %s took effect: %s. In doubt since %s, after %s.",
-		v.Run, v.Call, v.Tool, causeWords(v.Cause), a.since(v.InDoubtSince), plural(int64(len(v.Attempts)), "attempt"))
+		v.Run, v.Call, v.Tool, CauseWords(v.Cause), t.Since(v.Since), Plural(int64(len(v.Tried)), "attempt"))
 	if v.Evidence != "" {
 		e.say("What is known: %s", v.Evidence)
 	}
 	e.say("Its arguments: %s", v.Arguments)
-	switch v.Recovery {
+	outlook, err := t.Outlook(ctx, v)
+	if err != nil {
+		return err
+	}
+	e.Why = append(e.Why, outlook...)
+	for _, r := range Resolutions {
+		e.next(r.For, append([]string{"resolve", ShortKey(v.OpKey)}, r.Words...)...)
+	}
+	return nil
+}
+
+// Outlook says of an effect in doubt what workers do about it, and what a person can.
+func (t Explainer) Outlook(ctx context.Context, v Effect) ([]string, error) {
+	var e Explanation
+	switch v.Recovery.Kind {
 	case ledger.RecoveryProbe:
-		n, last, err := probes(ctx, st, v)
+		n, last, err := t.probes(ctx, v)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case n == 0:
 			e.say("A worker asks the tool itself (probe) once no attempt can still act; a person can be faster.")
 		default:
-			e.say("The tool itself was asked %s (probe), and did not know or did not answer, the last time at %s. It is asked again and again; a person can be faster.", plural(int64(n), "time"), a.since(last.Time))
+			e.say("The tool itself was asked %s (probe), and did not know or did not answer, the last time at %s. It is asked again and again; a person can be faster.", Plural(int64(n), "time"), t.Since(last.Time))
 		}
 	case ledger.RecoveryKeyed, ledger.RecoveryFenced:
-		e.say("A worker runs it again under the same key, as long as the provider tells the two apart (recovery %s).", v.Recovery)
+		e.say("A worker runs it again under the same key, as long as the provider tells the two apart (recovery %s).", v.Recovery.Kind)
 	}
-	if v.Quiescent != nil && !*v.Quiescent {
-		e.say("An attempt may still be acting until %s: before that only \"it happened\" can be said, or anything with --force.", a.since(v.QuiescentAt))
+	if v.QuiescentIn > 0 {
+		e.say("An attempt may still be acting until %s: before that only \"it happened\" can be said, or anything with %s.", t.Since(v.QuiescentAt), t.Force)
 	} else {
 		e.say("No attempt can still act: look where it would have taken effect, and say what you found.")
 	}
-	for i, line := range a.resolveCommands(v.OpKey) {
-		e.next(line, resolveMeaning[i])
-	}
-	return nil
+	return e.Why, nil
 }
