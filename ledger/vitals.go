@@ -17,7 +17,7 @@ type Backlog struct {
 type Vitals struct {
 	Now time.Time // the database's
 	// InDoubt are effects that nobody can know about; Approvals are those that a
-	// person has not decided.
+	// person has not decided and still can: their run has not ended nor their time run out.
 	InDoubt, Approvals Backlog
 	// Facts are transitions that no history has yet.
 	Facts Backlog

@@ -18,6 +18,7 @@ var watchdogTests = []conformance{
 	{"a run that cannot be read is tried later and later, and says so", testUnreadable},
 	{"maintenance can be done at any time", testMaintain},
 	{"what waits is counted, and since when", testVitals},
+	{"an approval that cannot be given any more does not wait", testVitalApprovals},
 }
 
 const patience = time.Minute
@@ -240,4 +241,37 @@ func testVitals(t *testing.T, h Harness) {
 	if after := vitals(); after.Unfolded.Count != 0 || after.Unfed != got.Unfolded.Count+got.Unfed {
 		t.Errorf("folded: %+v, before %+v", after, got)
 	}
+}
+
+// An approval that nobody can give any more, of a run that has ended or past its time,
+// does not wait: the alert for those that do would fire for good.
+func testVitalApprovals(t *testing.T, h Harness) {
+	want := func(when string, n int64, since time.Time) {
+		t.Helper()
+		v, err := h.Store.Vitals(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := v.Approvals; b.Count != n || !b.Since.Equal(since) {
+			t.Errorf("%s: %+v, want %d since %s", when, b, n, since)
+		}
+		open, err := h.Store.Approvals(t.Context(), ledger.ApprovalFilter{Open: true})
+		if err != nil || int64(len(open)) != n {
+			t.Errorf("%s: %d in the list, %v", when, len(open), err)
+		}
+	}
+	ended := start(t, h)
+	first := approvalOf(t, h, ended.asked(refund(ask)).Approval)
+	h.Advance(time.Second)
+	short := start(t, h)
+	second := approvalOf(t, h, short.asked(refund(ask, lasting(time.Minute))).Approval)
+	want("two are asked for", 2, first.CreatedAt)
+	if _, err := h.Store.Cancel(t.Context(), ended.run.ID, "ann", ""); err != nil {
+		t.Fatal(err)
+	}
+	want("the run of one is being cancelled", 2, first.CreatedAt)
+	ended.endAs(ledger.Ending{State: ledger.Cancelled, StoppedBy: events.StoppedByCancelled})
+	want("it has ended", 1, second.CreatedAt)
+	h.Advance(time.Minute)
+	want("the other is past its time", 0, time.Time{})
 }

@@ -67,6 +67,7 @@ func TestPlansOfWhatWaits(t *testing.T) {
 	open := []ledger.HandoffState{ledger.HandoffOpen}
 	for name, ask := range map[string]func() error{
 		"open approvals":        func() error { _, err := s.Approvals(ctx, ledger.ApprovalFilter{Open: true}); return err },
+		"how many wait":         func() error { _, err := s.Vitals(ctx); return err },
 		"open, of a tenant":     func() error { _, err := s.Approvals(ctx, ledger.ApprovalFilter{Open: true, Tenant: "t3"}); return err },
 		"approvals of a run":    func() error { _, err := s.Approvals(ctx, ledger.ApprovalFilter{Run: run}); return err },
 		"all approvals":         func() error { _, err := s.Approvals(ctx, ledger.ApprovalFilter{Limit: 50}); return err },

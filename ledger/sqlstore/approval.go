@@ -320,6 +320,10 @@ func (s *Store) Approvals(ctx context.Context, f ledger.ApprovalFilter) (as []le
 	return as, nil
 }
 
+// openApproval holds for an approval a of a run r that somebody can still give; %d is the
+// number of the parameter now.
+const openApproval = `a.state = 'requested' AND a.expires_at > $%d AND r.state NOT IN ('finished', 'failed', 'cancelled')`
+
 func listApprovals(ctx context.Context, tx Tx, f ledger.ApprovalFilter) ([]ledger.Approval, error) {
 	now, err := tx.Now(ctx)
 	if err != nil {
@@ -328,7 +332,7 @@ func listApprovals(ctx context.Context, tx Tx, f ledger.ApprovalFilter) ([]ledge
 	var c condition
 	where := []string{"true"}
 	if f.Open {
-		where = append(where, fmt.Sprintf("a.state = 'requested' AND a.expires_at > $%d AND r.state NOT IN ('finished', 'failed', 'cancelled')", c.arg(now)))
+		where = append(where, fmt.Sprintf(openApproval, c.arg(now)))
 	}
 	if f.Tenant != "" {
 		where = append(where, fmt.Sprintf("a.tenant = $%d", c.arg(f.Tenant)))

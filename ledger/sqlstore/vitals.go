@@ -7,15 +7,17 @@ import (
 	"github.com/daybookhq/daybook/ledger"
 )
 
-// vitalQueries answer with a count and the oldest moment.
+// vitalQueries answer with a count and the oldest moment. Approvals are those that the
+// inbox lists.
 var vitalQueries = []struct {
 	what, q string
+	now     bool // $1
 	to      func(*ledger.Vitals) *ledger.Backlog
 }{
-	{"effects in doubt", `SELECT count(*), min(created_at) FROM effects WHERE state = 'in_doubt'`, func(v *ledger.Vitals) *ledger.Backlog { return &v.InDoubt }},
-	{"open approvals", `SELECT count(*), min(created_at) FROM approvals WHERE state = 'requested'`, func(v *ledger.Vitals) *ledger.Backlog { return &v.Approvals }},
-	{"pending facts", `SELECT count(*), min(created_at) FROM facts`, func(v *ledger.Vitals) *ledger.Backlog { return &v.Facts }},
-	{"unfolded events", `SELECT coalesce(CAST(sum(top_seq - folded_seq) AS bigint), 0), min(top_at) FROM run_folds WHERE folded_seq < top_seq`, func(v *ledger.Vitals) *ledger.Backlog { return &v.Unfolded }},
+	{"effects in doubt", `SELECT count(*), min(created_at) FROM effects WHERE state = 'in_doubt'`, false, func(v *ledger.Vitals) *ledger.Backlog { return &v.InDoubt }},
+	{"open approvals", `SELECT count(*), min(a.created_at) FROM approvals a JOIN runs r ON r.id = a.run_id WHERE ` + fmt.Sprintf(openApproval, 1), true, func(v *ledger.Vitals) *ledger.Backlog { return &v.Approvals }},
+	{"pending facts", `SELECT count(*), min(created_at) FROM facts`, false, func(v *ledger.Vitals) *ledger.Backlog { return &v.Facts }},
+	{"unfolded events", `SELECT coalesce(CAST(sum(top_seq - folded_seq) AS bigint), 0), min(top_at) FROM run_folds WHERE folded_seq < top_seq`, false, func(v *ledger.Vitals) *ledger.Backlog { return &v.Unfolded }},
 }
 
 // Vitals implements ledger.Vital.
@@ -27,7 +29,11 @@ func (s *Store) Vitals(ctx context.Context) (v ledger.Vitals, err error) {
 		}
 		for _, q := range vitalQueries {
 			b := q.to(&v)
-			if err := tx.QueryRow(ctx, q.q).Scan(&b.Count, &b.Since); err != nil {
+			var args []any
+			if q.now {
+				args = append(args, v.Now)
+			}
+			if err := tx.QueryRow(ctx, q.q, args...).Scan(&b.Count, &b.Since); err != nil {
 				return fmt.Errorf("%s: %w", q.what, err)
 			}
 		}
