@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -169,6 +170,23 @@ func TestDoctorOfADirectory(t *testing.T) {
 	}
 	_, by, _ = checked(t, time.Now, "--dir", dir, "--seal-key", key)
 	expect(t, by, "seal key", checkWarning, "chmod 600")
+	// A file that others may read, and that keeps no write-ahead log: it is told, and stays so.
+	db := filepath.Join(dir, "ledger.db")
+	was, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was[18], was[19] = 1, 1 // as PRAGMA journal_mode = DELETE leaves it
+	if err := errors.Join(os.WriteFile(db, was, 0o600), os.Chmod(db, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	_, by, _ = checked(t, time.Now, "--dir", dir)
+	expect(t, by, "sqlite log", checkFailed, "journal_mode is delete")
+	expect(t, by, "sqlite permissions", checkWarning, "ledger.db has mode 644")
+	is, err := os.ReadFile(db)
+	if info, serr := os.Stat(db); err != nil || serr != nil || !bytes.Equal(was, is) || info.Mode().Perm() != 0o644 {
+		t.Errorf("doctor changed the file: %v, %v, %v", err, serr, info.Mode())
+	}
 	_, by, _ = checked(t, time.Now, "--dir", filepath.Join(dir, "nowhere"))
 	expect(t, by, "sqlite", checkFailed, "no ledger in")
 }

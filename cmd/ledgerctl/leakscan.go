@@ -32,9 +32,10 @@ func (a *app) leakscanCommand() *cobra.Command {
 		Short: "Searches every store for secrets, and says where one is",
 		Long: `Searches for the secrets that you give, in every encoding that the redactor knows, and for
 what looks like a credential by the redactor's rules: in every table of the database,
-whether this version knows it or not; in an embedded directory also in every file byte by
-byte (the database's free pages and log, the journal); with --nats in every message of
-every stream. A finding says store, table, column, row, run and seq, the name under which
+whether this version knows it or not; with --nats in every message of every stream. In an
+embedded directory it searches every file byte by byte (the database's free pages and log,
+the journal) for what you give, not by rules; what SQLite has deleted and kept over several
+pages is not found where one ends. A finding says store, table, column, row, run and seq, the name under which
 the secret was given or of the rule, and the fingerprint that markers show: never the
 secret. Secrets are read from files, stdin or the environment, never from the command line.
 
@@ -169,7 +170,7 @@ func (a *app) leakscan(ctx context.Context, f leakFlags) error {
 		}
 		p.Stop()
 	}
-	return a.printLeaks(leakVerdict{Given: n, Rows: s.Rows, Bytes: s.Bytes, Secrets: s.Secrets, Looks: s.Looks}, all)
+	return a.printLeaks(leakVerdict{Given: n, Rows: s.Rows, Bytes: s.Bytes, Secrets: s.Secrets, Looks: s.Looks}, !f.noRules, all)
 }
 
 func (a *app) printLeak(w io.Writer, f leakscan.Finding) error {
@@ -193,7 +194,7 @@ func (a *app) printLeak(w io.Writer, f leakscan.Finding) error {
 	return err
 }
 
-func (a *app) printLeaks(v leakVerdict, all []leakscan.Finding) error {
+func (a *app) printLeaks(v leakVerdict, rules bool, all []leakscan.Finding) error {
 	var verdict error
 	v.Verdict = "clean"
 	switch {
@@ -220,7 +221,11 @@ func (a *app) printLeaks(v leakVerdict, all []leakscan.Finding) error {
 	if v.Verdict != "clean" {
 		st = red
 	}
-	_, err := fmt.Fprintf(a.out, "%s: %s and the rules searched for in %s and %s of files\n", a.term.paint(v.Verdict, st), plural(int64(v.Given), "secret"),
-		plural(v.Rows, "row"), thousands(v.Bytes)+" bytes")
+	by := ""
+	if rules {
+		by = "; the rules in the rows alone"
+	}
+	_, err := fmt.Fprintf(a.out, "%s: %s searched for in %s and %s of files%s\n", a.term.paint(v.Verdict, st), plural(int64(v.Given), "secret"),
+		plural(v.Rows, "row"), thousands(v.Bytes)+" bytes", by)
 	return errors.Join(err, verdict)
 }

@@ -35,7 +35,7 @@ func harness(t *testing.T) ledgertest.Harness {
 		DB:      d,
 		Advance: func(by time.Duration) { offset.Add(int64(by)) },
 		Again: func(version int64) error {
-			db, err := openDB(d.path, false)
+			db, err := openDB(d.path, writing)
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	_ "modernc.org/sqlite" // the database/sql driver
@@ -30,6 +31,9 @@ type Config struct {
 	// Path of the database file; it is made, readable by its owner only, if it
 	// is not there. The write-ahead log lies beside it.
 	Path string
+	// AsIs: the file is looked at as it is: it is not made, its mode and the way it keeps
+	// its log stay as they are, and nothing can be written.
+	AsIs bool
 	// Now is the database's clock; nil is time.Now.
 	Now   func() time.Time
 	Store sqlstore.Config
@@ -62,20 +66,17 @@ func open(ctx context.Context, cfg Config) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ledger %q: %w", cfg.Path, err)
 	}
-	// SQLite would make the file with the mode of the umask; the log files
-	// beside it get the mode of this one.
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open ledger: check that its directory exists and can be written: %w", err)
-	}
-	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
-		return nil, fmt.Errorf("open ledger: %w", err)
+	writes, reads := writing, reading
+	if cfg.AsIs {
+		writes, reads = asIs, asIs
+	} else if err := makeFile(path); err != nil {
+		return nil, err
 	}
 	d := &database{path: path, now: cfg.Now}
 	if d.now == nil {
 		d.now = time.Now
 	}
-	if d.write, err = openDB(path, false); err != nil {
+	if d.write, err = openDB(path, writes); err != nil {
 		return nil, err
 	}
 	d.write.SetMaxOpenConns(1)
@@ -85,12 +86,25 @@ func open(ctx context.Context, cfg Config) (*database, error) {
 	if err := connect(ctx, d.write); err != nil {
 		return nil, errors.Join(fmt.Errorf("open ledger %q: %w", path, translate(err)), d.write.Close())
 	}
-	if d.read, err = openDB(path, true); err != nil {
+	if d.read, err = openDB(path, reads); err != nil {
 		return nil, errors.Join(err, d.write.Close())
 	}
 	d.read.SetMaxOpenConns(readers)
 	d.read.SetMaxIdleConns(readers)
 	return d, nil
+}
+
+// makeFile: SQLite would make the file with the mode of the umask; the log files beside
+// it get the mode of this one.
+func makeFile(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("open ledger: check that its directory exists and can be written: %w", err)
+	}
+	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
+		return fmt.Errorf("open ledger: %w", err)
+	}
+	return nil
 }
 
 // connect makes the first connection. SQLite does not wait for its lock when it
@@ -114,17 +128,30 @@ func connect(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-func openDB(path string, readOnly bool) (*sql.DB, error) {
-	pragmas := []string{
+// access is what a connection may do.
+type access int
+
+const (
+	writing access = iota
+	reading
+	asIs // it does not even turn the write-ahead log on
+)
+
+func openDB(path string, may access) (*sql.DB, error) {
+	query := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
-		"journal_mode(WAL)",
 		"synchronous(FULL)",
 		"foreign_keys(on)",
+	}}
+	if may != writing {
+		query.Add("_pragma", "query_only(on)")
 	}
-	if readOnly {
-		pragmas = append(pragmas, "query_only(on)")
+	if may == asIs {
+		query.Set("mode", "ro")
+	} else {
+		query["_pragma"] = slices.Insert(query["_pragma"], 1, "journal_mode(WAL)")
 	}
-	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{"_pragma": pragmas}.Encode()
+	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, fmt.Errorf("open ledger %q: %w", path, err)
@@ -135,7 +162,7 @@ func openDB(path string, readOnly bool) (*sql.DB, error) {
 // Migrate implements sqlstore.DB.
 func (d *database) Migrate(ctx context.Context) ([]string, error) {
 	// A connection of its own: the writer's has transactions of ours on it.
-	db, err := openDB(d.path, false)
+	db, err := openDB(d.path, writing)
 	if err != nil {
 		return nil, err
 	}

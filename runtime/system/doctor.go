@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,7 +19,7 @@ import (
 )
 
 // OpenUnchecked opens the ledger's database for whoever asks what is wrong with it:
-// whatever its schema is. It makes none.
+// whatever its schema is. It makes none, and changes nothing of one that is embedded.
 func OpenUnchecked(ctx context.Context, o Options) (*sqlstore.Store, error) {
 	if err := o.check(false); err != nil {
 		return nil, err
@@ -30,7 +31,7 @@ func OpenUnchecked(ctx context.Context, o Options) (*sqlstore.Store, error) {
 	if _, err := os.Stat(ledgerPath(o.Dir)); err != nil {
 		return nil, fmt.Errorf("no ledger in %s: %w", o.Dir, err)
 	}
-	return sqlite.Open(ctx, sqlite.Config{Path: ledgerPath(o.Dir), Store: cfg})
+	return sqlite.Open(ctx, sqlite.Config{Path: ledgerPath(o.Dir), AsIs: true, Store: cfg})
 }
 
 // Examine asks the NATS server at url what it is like; it changes nothing there.
@@ -44,17 +45,19 @@ func Examine(ctx context.Context, url string, now func() time.Time) (jetstream.E
 }
 
 // WorkerAlive reports whether a process holds the worker role of an embedded directory
-// now. It takes nothing away from one that is about to.
+// now. One that is about to take it waits for the moment that this lasts.
 func WorkerAlive(dir string) (bool, error) {
-	if _, err := os.Stat(filepath.Join(dir, "worker.lock")); errors.Is(err, os.ErrNotExist) {
+	f, err := os.Open(filepath.Join(dir, "worker.lock"))
+	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	lock, err := lockDir(dir)
-	switch {
-	case errors.Is(err, ErrDirInUse):
-		return true, nil
-	case err != nil:
+	if err != nil {
 		return false, err
 	}
-	return false, lock.Close()
+	// A shared lock, so that two who ask do not take each other for a worker.
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, f.Close()
+	}
+	return false, errors.Join(err, f.Close())
 }

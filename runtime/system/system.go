@@ -239,7 +239,7 @@ func openOnce(ctx context.Context, o Options) (_ *System, err error) {
 		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 			return nil, err
 		}
-		lock, err := lockDir(o.Dir)
+		lock, err := lockDir(ctx, o.Dir)
 		if err != nil {
 			return nil, err
 		}
@@ -359,17 +359,35 @@ func Frozen(ctx context.Context, url string) error {
 	return jetstream.Frozen(ctx, nc)
 }
 
+// lockTries is how often the worker role is tried for before it counts as another's.
+const lockTries = 10
+
 // lockDir takes the worker role of an embedded directory. The kernel gives the
 // lock back when the process ends, however it ends.
-func lockDir(dir string) (io.Closer, error) {
+func lockDir(ctx context.Context, dir string) (io.Closer, error) {
+	again := time.NewTicker(25 * time.Millisecond)
+	defer again.Stop()
+	return lockDirBy(ctx, dir, again.C)
+}
+
+// lockDirBy tries once, and then whenever again says: who only asks for a worker, see
+// [WorkerAlive], holds the lock for a moment.
+func lockDirBy(ctx context.Context, dir string, again <-chan time.Time) (io.Closer, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "worker.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock of %s: %w", dir, err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", dir, ErrDirInUse), f.Close())
+	for range lockTries {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			return f, nil
+		}
+		select {
+		case <-again:
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), f.Close())
+		}
 	}
-	return f, nil
+	return nil, errors.Join(fmt.Errorf("%s: %w", dir, ErrDirInUse), f.Close())
 }
 
 // ScanStreams calls f with the subject or header and the bytes of everything that the
