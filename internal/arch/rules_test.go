@@ -124,6 +124,7 @@ var packages = map[string]string{
 	// A whole plant, its faults and its judge; see runner torture.
 	"internal/torture":          "runtime runtime/system agents tools tools/builtin model ledger events events/jetstream internal/testenv/pgserver internal/testenv/powercut internal/embedded",
 	"internal/testenv":          "internal/embedded internal/testenv/pgserver",
+	"internal/testenv/browser":  "internal/testenv",
 	"internal/testenv/pgserver": "",
 	"internal/testenv/powercut": "",
 	// A provider on the wire, whose answers are those of a model.
@@ -215,11 +216,12 @@ var modulesInTests = map[string]string{
 // testModules may be imported by tests alone.
 const testModules = "github.com/google/go-cmp go.uber.org/goleak pgregory.net/rapid " +
 	"github.com/anishathalye/porcupine github.com/rogpeppe/go-internal " +
+	"github.com/go-rod/rod " + // drives Chromium; see internal/testenv/browser
 	// What dashboards ask, what is served, and docker-compose.yml, by the readers that they are for; see docs/decisions/0042.
 	"github.com/prometheus/prometheus github.com/prometheus/common github.com/prometheus/client_model github.com/compose-spec/compose-go/v2"
 
 // conformance is what is test code although its files are not named _test.go.
-const conformance = "events/eventstest model/modeltest model/internal/wiretest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv internal/testenv/modelserver internal/telemetry/otlptest e2e/... bench/..."
+const conformance = "events/eventstest model/modeltest model/internal/wiretest tools/toolstest tools/mcp/mcptest tools/memory/memorytest tools/netguard/netguardtest tools/internal/apitest tools/sharedmemory/sharedmemorytest loops/loopstest ledger/ledgertest internal/testenv internal/testenv/browser internal/testenv/modelserver internal/telemetry/otlptest e2e/... bench/..."
 
 // maxLines is how long a file may be that nobody generated. Review asks for 400.
 const maxLines = 600

@@ -526,7 +526,7 @@ func callResult(row ledger.CallRecord) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if s := saidOf(row); s != "" {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<pre class=\"said\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<pre class=\"said\" tabindex=\"0\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -405,7 +405,7 @@ func toldRow(c chrome, h runHead, t *telling.ToldView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if t.Reasoning != "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "<details><summary>Reasoning</summary><pre class=\"said\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "<details><summary>Reasoning</summary><pre class=\"said\" tabindex=\"0\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

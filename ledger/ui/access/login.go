@@ -145,7 +145,7 @@ type pages struct {
 }
 
 const style = `:root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:26rem;margin:15vh auto;padding:0 1rem}` +
-	`label,input,button{display:block;font:inherit;width:100%;box-sizing:border-box}input,button{padding:.6rem;margin:.3rem 0 1rem}` +
+	`label,input,button{display:block;font:inherit;width:100%;box-sizing:border-box}[hidden]{display:none}input,button{padding:.6rem;margin:.3rem 0 1rem}` +
 	`[role=alert]{border-left:.3rem solid;padding-left:.7rem}small{opacity:.8}`
 
 const page = `<!doctype html>
