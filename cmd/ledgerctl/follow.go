@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -114,183 +113,99 @@ func seenAs(r ledger.Run) string {
 	return fmt.Sprint(r.State, r.Epoch, r.ParkReason, r.ParkDetail, r.ParkedAt, r.CancelAt, r.HeldAt, r.EndedAt, r.Successor)
 }
 
-// followRuns prints the newest page, the oldest first, and from then on each run that is new
-// or stands otherwise than before.
+// runFollower prints the newest page, the oldest first, and from then on each run that is
+// new or stands otherwise than before.
+type runFollower struct {
+	a     *app
+	l     lister[ledger.Summary, runView]
+	out   *stream[runView]
+	limit int
+	// seen is how each run stood that was printed, or passed behind the first page. One
+	// that does not pass may come to do so by whatever a filter can ask.
+	seen  map[events.RunID]string
+	kept  map[events.RunID]keptAt
+	floor events.RunID // the oldest that is followed; zero = all are
+	first bool
+}
+
+// keptAt is what the ledger's answer about a run was, and how many events it had then.
+type keptAt struct {
+	ok     bool
+	events int64
+}
+
 func (a *app) followRuns(ctx context.Context, st ledger.Store, f runsFlags) error {
+	w, err := a.runFollower(ctx, st, f)
+	if err != nil {
+		return err
+	}
+	return f.follow.loop(ctx, w.look)
+}
+
+func (a *app) runFollower(ctx context.Context, st ledger.Store, f runsFlags) (*runFollower, error) {
 	out, err := newStream(a, a.runColumns())
-	if err != nil {
-		return err
+	w := &runFollower{
+		a: a, l: a.runLister(ctx, st, f), out: out, limit: f.page.limit, first: true,
+		seen: map[events.RunID]string{}, kept: map[events.RunID]keptAt{},
 	}
-	l := a.runLister(ctx, st, f)
-	seen := map[events.RunID]string{}
-	var floor events.RunID
-	first := true
-	return f.follow.loop(ctx, func() (bool, error) {
-		var views []runView
-		var ids []events.RunID
-		var last *ledger.Summary
-		for done := false; !done; {
-			rows, err := l.read(scanBatch, last)
-			if err != nil {
-				return false, err
+	if keep := w.l.keep; keep != nil {
+		// It is a question to the ledger for each run: a call that was made stays made.
+		w.l.keep = func(s ledger.Summary) (bool, error) {
+			if k, asked := w.kept[s.ID]; asked && (k.ok || k.events == s.Events) {
+				return k.ok, nil
 			}
-			for i, r := range rows {
-				if first && len(ids) == followWindow || !floor.IsZero() && string(r.ID[:]) < string(floor[:]) {
-					done = true
-					break
-				}
-				ids, last = append(ids, r.ID), &rows[i]
-				now := seenAs(r.Run)
-				if seen[r.ID] == now {
-					continue
-				}
-				seen[r.ID] = now
-				v, ok, err := l.passes(a, r)
-				if err != nil {
-					return false, err
-				}
-				if ok && !(first && len(views) >= f.page.limit) {
-					views = append(views, v)
-				}
+			ok, err := keep(s)
+			if err == nil {
+				w.kept[s.ID] = keptAt{ok, s.Events}
 			}
-			done = done || len(rows) < scanBatch
+			return ok, err
 		}
-		first = false
-		if len(ids) > followWindow { // what is older is not followed any more
-			for _, id := range ids[followWindow:] {
-				delete(seen, id)
-			}
-			ids = ids[:followWindow]
-		}
-		if len(ids) == followWindow {
-			floor = ids[followWindow-1]
-		}
-		slices.Reverse(views)
-		return true, out.write(views)
-	})
+	}
+	return w, err
 }
 
-// followCalls prints the newest page, the oldest first, and from then on each transition of a
-// call as it is folded: of the newest runs, and of all that have not ended.
-func (a *app) followCalls(ctx context.Context, st ledger.Store, f callsFlags) error {
-	out, err := newStream(a, a.callColumns(true))
-	if err != nil {
-		return err
-	}
-	l := a.callLister(ctx, st, f)
-	folded := map[events.RunID]uint64{} // how far each run's rows have been printed
-	first := true
-	return f.follow.loop(ctx, func() (bool, error) {
-		runs, err := a.followed(ctx, st, f)
+func (w *runFollower) look() (bool, error) {
+	var views []runView
+	var ids []events.RunID
+	var last *ledger.Summary
+	for done := false; !done; {
+		rows, err := w.l.read(scanBatch, last)
 		if err != nil {
 			return false, err
 		}
-		var views []callView
-		if first {
-			first = false
-			p := f.page
-			if views, _, err = l.page(a, p); err != nil {
-				return false, err
-			}
-			slices.Reverse(views)
-			for _, v := range views {
-				folded[v.Run] = max(folded[v.Run], v.Seq)
-			}
-			for _, r := range runs {
-				folded[r.ID] = max(folded[r.ID], uint64(r.Events))
-			}
-			return true, out.write(views)
-		}
-		ended := true
-		for _, r := range runs {
-			ended = ended && r.State.Ended()
-			if uint64(r.Events) <= folded[r.ID] {
-				continue
-			}
-			news, top, err := a.newCalls(ctx, st, l, f, r.ID, folded[r.ID])
-			if err != nil {
-				return false, err
-			}
-			folded[r.ID] = max(uint64(r.Events), top)
-			views = append(views, news...)
-		}
-		if err := out.write(views); err != nil {
-			return false, err
-		}
-		if f.filter.Run.IsZero() || !ended {
-			return true, nil
-		}
-		return behind(ctx, st, runs)
-	})
-}
-
-// behind reports whether events of runs wait to be folded.
-func behind(ctx context.Context, st ledger.Store, runs []ledger.Summary) (bool, error) {
-	for _, r := range runs {
-		err := st.Events(ctx, r.ID, uint64(r.Events)+1, func(events.Sealed) error { return errEnough })
-		switch {
-		case errors.Is(err, errEnough):
-			return true, nil
-		case err != nil:
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// followed are the runs whose calls may change, the oldest first.
-func (a *app) followed(ctx context.Context, st ledger.Store, f callsFlags) ([]ledger.Summary, error) {
-	q := ledger.RunFilter{Tenant: f.filter.Tenant, Owner: f.filter.Owner, Agent: f.agent, Limit: followWindow}
-	if run := f.filter.Run; !run.IsZero() {
-		q = ledger.RunFilter{Before: above(run), Limit: 1}
-	}
-	all, err := st.Summaries(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	if f.filter.Run.IsZero() && len(all) == followWindow {
-		q.States = []ledger.State{ledger.Queued, ledger.Running, ledger.Parked, ledger.Cancelling}
-		q.Before, q.Limit = all[len(all)-1].ID, maxPage
-		older, err := st.Summaries(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, older...)
-	}
-	slices.Reverse(all)
-	return all, nil
-}
-
-// newCalls are the rows of a run beyond a seq that pass, the oldest first, and the highest seq there is.
-func (a *app) newCalls(ctx context.Context, st ledger.Store, l lister[ledger.CallRecord, callView], f callsFlags, run events.RunID, beyond uint64) ([]callView, uint64, error) {
-	q := f.filter
-	q.Run, q.Limit, q.BeforeRun, q.BeforeSeq = run, scanBatch, events.RunID{}, 0
-	var views []callView
-	top := beyond
-	for {
-		rows, err := st.Calls(ctx, q)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, r := range rows {
-			if r.Seq <= beyond {
-				rows = nil
+		for i, r := range rows {
+			if w.first && len(ids) == w.a.window || !w.floor.IsZero() && string(r.ID[:]) < string(w.floor[:]) {
+				done = true
 				break
 			}
-			top = max(top, r.Seq)
-			v, ok, err := l.passes(a, r)
-			if err != nil {
-				return nil, 0, err
+			ids, last = append(ids, r.ID), &rows[i]
+			now := seenAs(r.Run)
+			if w.seen[r.ID] == now {
+				continue
 			}
-			if ok {
+			v, ok, err := w.l.passes(w.a, r)
+			if err != nil {
+				return false, err
+			}
+			if !ok {
+				delete(w.seen, r.ID)
+				continue
+			}
+			w.seen[r.ID] = now
+			if !w.first || len(views) < w.limit {
 				views = append(views, v)
 			}
 		}
-		if len(rows) < q.Limit {
-			slices.Reverse(views)
-			return views, top, nil
-		}
-		last := rows[len(rows)-1]
-		q.BeforeRun, q.BeforeSeq = last.Run, last.Seq
+		done = done || len(rows) < scanBatch
 	}
+	w.first = false
+	if n := w.a.window; len(ids) >= n { // what is older is not followed any more
+		for _, id := range ids[n:] {
+			delete(w.seen, id)
+			delete(w.kept, id)
+		}
+		w.floor = ids[n-1]
+	}
+	slices.Reverse(views)
+	return true, w.out.write(views)
 }

@@ -351,8 +351,7 @@ func (p *page) check() error {
 	if p.after != "" {
 		return usagef("--after and --cursor exclude each other")
 	}
-	var err error
-	p.after, err = readCursor(p.c, p.cursor)
-	p.cursor = ""
+	v, err := readCursor(p.c, p.cursor)
+	p.after, p.cursor = v.After, ""
 	return err
 }

@@ -1,38 +1,81 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// A cursor is opaque to scripts: where a page of a command ended, as its --after.
+// A cursor is opaque to scripts: where a page of a command ended, as its --after, and the
+// moments that its bounds were.
 type cursor struct {
-	Version int    `json:"v"`
-	Command string `json:"c"`
-	After   string `json:"a"`
+	Version int               `json:"v"`
+	Command string            `json:"c"`
+	After   string            `json:"a"`
+	Bounds  map[string]string `json:"b,omitempty"`
 }
 
 func newCursor(c *cobra.Command, after string) string {
-	b, _ := json.Marshal(cursor{1, c.CommandPath(), after}) // texts and a number
+	v := cursor{Version: 1, Command: c.CommandPath(), After: after}
+	for _, name := range bounds {
+		if f := c.Flags().Lookup(name); f != nil && f.Changed {
+			if v.Bounds == nil {
+				v.Bounds = map[string]string{}
+			}
+			v.Bounds[name] = f.Value.String()
+		}
+	}
+	b, _ := json.Marshal(v) // texts and a number
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// readCursor returns the --after of a cursor that the same command gave.
-func readCursor(c *cobra.Command, s string) (string, error) {
+// readCursor reads a cursor that the same command gave.
+func readCursor(c *cobra.Command, s string) (v cursor, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
-	var v cursor
 	if err != nil || json.Unmarshal(b, &v) != nil || v.Version != 1 || v.After == "" {
-		return "", usagef("--cursor %q is none that a page gave", s)
+		return v, usagef("--cursor %q is none that a page gave", s)
 	}
 	if v.Command != c.CommandPath() {
-		return "", usagef("--cursor is one of %s, not of %s", v.Command, c.CommandPath())
+		return v, usagef("--cursor is one of %s, not of %s", v.Command, c.CommandPath())
 	}
-	return v.After, nil
+	return v, nil
+}
+
+// bounds are the flags that take a moment, or how long ago one was.
+var bounds = [...]string{"since", "until"}
+
+// fixBounds makes moments of bounds that say how long ago they are, those of the cursor
+// if there is one: a day ago is later on the next page, and with --follow at the next look.
+func (a *app) fixBounds(c *cobra.Command) error {
+	for _, name := range bounds {
+		f := c.Flags().Lookup(name)
+		if f == nil || !f.Changed {
+			continue
+		}
+		if d, err := time.ParseDuration(f.Value.String()); err != nil || d <= 0 {
+			continue // a moment, or one that the command refuses
+		}
+		at, err := a.moment(name, f.Value.String())
+		if err != nil {
+			return err
+		}
+		text := exact(at)
+		if g := c.Flags().Lookup("cursor"); g != nil && g.Value.String() != "" {
+			if v, err := readCursor(c, g.Value.String()); err == nil { // else the command refuses it
+				text = cmp.Or(v.Bounds[name], text)
+			}
+		}
+		if err := c.Flags().Set(name, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // nextView says in JSON mode, on stderr, how to get the next page.

@@ -39,12 +39,13 @@ type app struct {
 	caller       func() string  // who runs the command
 	flags        *pflag.FlagSet // the persistent ones, as given
 	scan         int            // rows that one page of a filtered list looks at
+	window       int            // newest runs that --follow looks at
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, now func() time.Time) *app {
 	return &app{
 		in: stdin, out: stdout, err: stderr, term: terminalOf(stdout), now: now, caller: caller, output: formatTable,
-		times: timesAuto, ask: askerOf(stdin, stderr), scan: maxScan,
+		times: timesAuto, ask: askerOf(stdin, stderr), scan: maxScan, window: followWindow,
 	}
 }
 
@@ -89,7 +90,7 @@ func (a *app) begin(c *cobra.Command) error {
 	default:
 		return usagef("--color %q: want auto, always or never", a.color)
 	}
-	return nil
+	return a.fixBounds(c)
 }
 
 func (a *app) root() *cobra.Command {
