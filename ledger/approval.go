@@ -85,7 +85,10 @@ type ApprovalFilter struct {
 // Decision is a person's answer to a request.
 type Decision struct {
 	Approval events.ID
-	Approve  bool
+	// Digest is that of the call that the person was shown ([Approval.Digest]): a
+	// request for another one is not decided. Zero = whatever it is for.
+	Digest  events.Hash
+	Approve bool
 	// By is the authenticated caller: whoever offers this to people takes it from
 	// how they proved who they are, never from what they send along.
 	By     string
@@ -100,7 +103,7 @@ type Approvals interface {
 	// Approval returns one, or [ErrNotFound].
 	Approval(ctx context.Context, id events.ID) (Approval, error)
 	// Decide answers a request, once, and wakes its run. Errors: [ErrNotFound],
-	// [ErrDecided], [ErrExpired], [ErrEnded].
+	// [ErrDecided], [ErrExpired], [ErrEnded], [ErrOtherCall].
 	Decide(ctx context.Context, d Decision) (Approval, error)
 }
 

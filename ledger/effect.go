@@ -198,6 +198,12 @@ type Resolution struct {
 	Result events.ToolResult // what the model is told; may be zero
 	// Force skips the wait for quiescence; the record says so.
 	Force bool
+	// Attempt is the number of the latest attempt that whoever decided has seen
+	// ([Effect.Attempts]), Run the run that had the effect then: what has been
+	// attempted or has gone to another run since is not settled. Zero = any, which is
+	// for a probe, whose Lease says as much.
+	Attempt int
+	Run     events.RunID
 	// Lease is set when the run's holder asked a probe.
 	Lease *Lease
 }
@@ -269,7 +275,8 @@ type Effects interface {
 	// End records what an attempt came to. With the lease still held it is a
 	// barrier and carries p. Errors: [ErrNotFound] for an unknown token.
 	End(ctx context.Context, l Lease, p Prefix, out Outcome) (Settlement, error)
-	// Resolve settles an effect in doubt. Errors: [ErrNotQuiescent], [ErrNotInDoubt], [ErrNotFound].
+	// Resolve settles an effect in doubt. Errors: [ErrNotQuiescent], [ErrNotInDoubt],
+	// [ErrAttemptedSince], [ErrNotFound].
 	Resolve(ctx context.Context, r Resolution) (Settlement, error)
 	// Effects lists effects, oldest first.
 	Effects(ctx context.Context, f EffectFilter) ([]Effect, error)

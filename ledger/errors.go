@@ -19,6 +19,8 @@ var (
 	ErrWouldWaitOnAncestor = errors.New("effect is held by an ancestor of this run, which waits for this run")
 	// ErrDecided: somebody has answered the request already.
 	ErrDecided = errors.New("already decided: an approval is answered once")
+	// ErrOtherCall: a request is for another call than the one that was shown.
+	ErrOtherCall = errors.New("the request is for another call than the one that was shown: look again before you answer")
 	// ErrExpired: nobody answered the request in time; its call is refused.
 	ErrExpired = errors.New("expired: the call is refused and the model told, it may ask again")
 	// ErrBudget: a budget does not allow it; the error is a [*BudgetError].
@@ -49,6 +51,8 @@ var (
 	ErrNotQuiescent = errors.New("an attempt may still be acting: wait until its deadline and grace have passed, or force")
 	// ErrNotInDoubt: there is nothing to resolve.
 	ErrNotInDoubt = errors.New("effect is not in doubt")
+	// ErrAttemptedSince: who says what became of an effect has not seen its latest attempt.
+	ErrAttemptedSince = errors.New("the effect was attempted again, or went to another run, since it was looked at: look again before you say what became of it")
 	// ErrCompleted: a hand-off was completed with another outcome.
 	ErrCompleted = errors.New("call was completed before with another outcome, which stands")
 	// ErrNotAwaited: nobody waits for a hand-off any more.

@@ -40,6 +40,7 @@ type effectView struct {
 	Outcome           *events.ToolResult `json:"outcome,omitempty"`
 	Attempts          []attemptView      `json:"attempts"`
 	Waiting           []events.RunID     `json:"waiting"`
+	latest            int                // attempt, as the row of the effect had it
 }
 
 type attemptView struct {
@@ -66,7 +67,7 @@ func viewOfEffect(e telling.Effect) effectView {
 		OpKey: e.OpKey, Generation: e.Generation, State: e.State, Tool: e.Tool, Tenant: e.Tenant, Scope: e.Scope, ScopeKey: e.ScopeKey,
 		Recovery: e.Recovery.Kind, Identity: e.Identity, Arguments: e.Arguments, Run: e.Run, Call: e.Call.String(), CreatedAt: e.CreatedAt,
 		InDoubtSince: e.Since, Cause: e.Cause, Evidence: e.Evidence, SettledBy: e.SettledBy, SettledAt: e.SettledAt, Forced: e.Forced, Contradicted: e.Contradicted,
-		PossibleDuplicate: e.PossibleDuplicate, Outcome: e.Outcome, Attempts: viewsOf(e.Tried, newAttemptView), Waiting: e.Waiting,
+		PossibleDuplicate: e.PossibleDuplicate, Outcome: e.Outcome, Attempts: viewsOf(e.Tried, newAttemptView), Waiting: e.Waiting, latest: e.Attempts,
 	}
 	if e.Recovery.TTL > 0 {
 		v.RecoveryTTL = e.Recovery.TTL.String()
@@ -98,10 +99,10 @@ func (a *app) resolvable(v effectView) string {
 }
 
 // resolveCommands are what a person can type about an effect in doubt.
-func (a *app) resolveCommands(key events.Hash) []next {
+func (a *app) resolveCommands(v effectView) []next {
 	var out []next
-	for _, r := range telling.Resolutions {
-		out = append(out, next{a.command(append([]string{"resolve", shortKey(key)}, r.Words...)...), r.For})
+	for _, r := range telling.ResolutionsOf(v.latest) {
+		out = append(out, next{a.command(append([]string{"resolve", shortKey(v.OpKey)}, r.Words...)...), r.For})
 	}
 	return out
 }

@@ -86,7 +86,7 @@ func (a *app) howToResolve(views []effectView) {
 	const most = 5
 	for _, v := range views[:min(len(views), most)] {
 		a.section("%s  %s", shortKey(v.OpKey), clean(v.Tool+" "+string(v.Arguments)))
-		for _, n := range a.resolveCommands(v.OpKey) {
+		for _, n := range a.resolveCommands(v) {
 			a.toType(n.Command, n.For)
 		}
 	}

@@ -16,6 +16,7 @@ type resolveFlags struct {
 	applied, notApplied, abandon bool
 	note, result                 string
 	force                        bool
+	attempt                      int
 	acting
 }
 
@@ -48,9 +49,13 @@ effect goes on. OPKEY is an op key or its first 8 digits or more.
 --not-applied and --abandon want quiescence: no attempt can still act. --force says it
 before that, and the record says so; the effect may then happen a second time.
 Late evidence is kept beside it, also against it.
+
+--attempt is the latest attempt that ledgerctl indoubt or calls show told of, and stands
+in the lines to type that they print: if another one has been made since, nothing is
+settled, for what they know is not about it.
 ` + whoActs,
-		Example: `  ledgerctl resolve 9f3b61c2 --applied --note "refund re_7 is in the provider's list"
-  ledgerctl resolve 9f3b61c2 --not-applied --note "not in the list, checked at 12:40"`,
+		Example: `  ledgerctl resolve 9f3b61c2 --applied --attempt 1 --note "refund re_7 is in the provider's list"
+  ledgerctl resolve 9f3b61c2 --not-applied --attempt 1 --note "not in the list, checked at 12:40"`,
 		Args: oneArg("an op key"),
 		RunE: func(c *cobra.Command, args []string) error { return a.resolve(c.Context(), args[0], f) },
 	}
@@ -61,6 +66,7 @@ Late evidence is kept beside it, also against it.
 	fs.BoolVar(&f.abandon, "abandon", false, "nobody will ever know; the call is never made again")
 	f.person(c)
 	fs.StringVar(&f.note, "note", "", "how they know (required)")
+	fs.IntVar(&f.attempt, "attempt", 0, "the latest attempt that they looked at; of a later one nothing is said (default whichever it is)")
 	fs.StringVar(&f.result, "result", "", "what the model is told; default a sentence that says what you said")
 	fs.BoolVar(&f.force, "force", false, "do not wait for quiescence")
 	a.outputFlag(c, formatTable, formatJSON)
@@ -75,6 +81,9 @@ func (a *app) resolve(ctx context.Context, key string, f resolveFlags) error {
 	}
 	if f.note == "" {
 		return usagef("--note is required: the record says who resolved it, and how they knew")
+	}
+	if f.attempt < 0 {
+		return usagef("--attempt %d: want the number that %s shows", f.attempt, a.command("indoubt"))
 	}
 	if f.force {
 		if err := a.confirm("a resolution that does not wait until no attempt can still act"); err != nil {
@@ -94,7 +103,10 @@ func (a *app) resolve(ctx context.Context, key string, f resolveFlags) error {
 		if err != nil {
 			return err
 		}
-		r := ledger.Resolution{OpKey: e.OpKey, State: state, By: by, Note: f.note, Force: f.force}
+		r := ledger.Resolution{OpKey: e.OpKey, State: state, By: by, Note: f.note, Force: f.force, Attempt: f.attempt}
+		if r.Attempt == 0 {
+			r.Attempt, r.Run = e.Attempts, e.Run
+		}
 		if f.result != "" {
 			r.Result = toldAs(state, red.String(f.result))
 		}
@@ -123,6 +135,8 @@ func (a *app) whyNotResolved(err error, e ledger.Effect) error {
 			from = "from " + stamp(e.Deadline.Add(a.opts.Grace))
 		}
 		return fmt.Errorf("%w (possible %s; --applied is possible now)", err, from)
+	case errors.Is(err, ledger.ErrAttemptedSince):
+		return fmt.Errorf("%w (%s)", err, a.command("calls", "show", callName(e.Run, e.Call)))
 	case errors.Is(err, ledger.ErrNotInDoubt):
 		return fmt.Errorf("%w: nothing to resolve (%s)", err, a.command("calls", "show", callName(e.Run, e.Call)))
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,11 +103,14 @@ type Resolution struct {
 	For   string
 }
 
-// Resolutions are all of them.
-var Resolutions = [...]Resolution{
-	{[]string{"--applied", "--note", "TEXT"}, "it happened"},
-	{[]string{"--not-applied", "--note", "TEXT"}, "it did not happen and may be tried again"},
-	{[]string{"--abandon", "--note", "TEXT"}, "nobody will ever know; never try again"},
+// ResolutionsOf are all of them, of the latest attempt that is shown.
+func ResolutionsOf(attempt int) []Resolution {
+	n := strconv.Itoa(attempt)
+	return []Resolution{
+		{[]string{"--applied", "--attempt", n, "--note", "TEXT"}, "it happened"},
+		{[]string{"--not-applied", "--attempt", n, "--note", "TEXT"}, "it did not happen and may be tried again"},
+		{[]string{"--abandon", "--attempt", n, "--note", "TEXT"}, "nobody will ever know; never try again"},
+	}
 }
 
 // Calls reads rows of calls.

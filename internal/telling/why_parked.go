@@ -182,7 +182,7 @@ func (t Explainer) whyDoubt(ctx context.Context, e *Explanation, v Effect) error
 		return err
 	}
 	e.Why = append(e.Why, outlook...)
-	for _, r := range Resolutions {
+	for _, r := range ResolutionsOf(v.Attempts) {
 		e.next(r.For, append([]string{"resolve", ShortKey(v.OpKey)}, r.Words...)...)
 	}
 	return nil

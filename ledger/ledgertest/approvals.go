@@ -217,6 +217,11 @@ func testDecideOnce(t *testing.T, h Harness) {
 	a := start(t, h)
 	v := a.asked(refund(ask))
 	a.flush()
+	other := ledger.ApprovalDigest("refund", []byte(`{}`), events.Hash{1}, events.Hash{2})
+	for _, yes := range []bool{true, false} { // of what was not shown nothing is decided
+		_, err := h.Store.Decide(t.Context(), ledger.Decision{Approval: v.Approval, Approve: yes, By: "bob", Digest: other})
+		wantError(t, err, ledger.ErrOtherCall)
+	}
 	decide(t, h, v.Approval, false)
 	_, err := h.Store.Decide(t.Context(), ledger.Decision{Approval: v.Approval, Approve: true, By: "bob"})
 	wantError(t, err, ledger.ErrDecided)

@@ -64,6 +64,7 @@ func testMoreEffects(t *testing.T, open func(t *testing.T) Harness) {
 		{"resolve/a live lease is not quiet", testResolveLiveLease},
 		{"resolve/applied needs no quiet", testResolveAppliedAtOnce},
 		{"resolve/force is recorded", testResolveForce},
+		{"resolve/only the attempt that was looked at", testResolveSeen},
 		{"resolve/a probe of a former holder is fenced", testResolveFencedProbe},
 		{"resolve/what the model is told", testResolveTells},
 		{"resolve/no half of a secret is left where a result is cut", testResolveCutSecret},

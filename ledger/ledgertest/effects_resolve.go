@@ -358,3 +358,39 @@ func testLateArguments(t *testing.T, h Harness) {
 	}
 	b.want(ledger.Replay, refund(call(3, 0)))
 }
+
+func seen(attempt int, run events.RunID) func(*ledger.Resolution) {
+	return func(r *ledger.Resolution) { r.Attempt, r.Run = attempt, run }
+}
+
+// What a person knows is of the attempt that they looked at. A page that was open
+// while another one said "it did not", and the call was made again, must not say
+// the same of the attempt that followed.
+func testResolveSeen(t *testing.T, h Harness) {
+	a, v := doubtful(t, h)
+	quiet(t, h, v.Ref.OpKey)
+	shown := effect(t, h, v.Ref.OpKey)
+	mustResolve(t, h, v.Ref.OpKey, events.EffectNotApplied, seen(shown.Attempts, shown.Run))
+	a = take(t, h, a.run)
+	in := refund(amount(6))
+	a.want(ledger.Execute, in)
+	a.end(in.Token, ledger.Unclear)
+	quiet(t, h, v.Ref.OpKey)
+	for _, state := range decisions {
+		for _, opts := range [][]func(*ledger.Resolution){
+			{seen(shown.Attempts, events.RunID{})},
+			{seen(shown.Attempts, shown.Run), force},
+			{seen(shown.Attempts+2, shown.Run)},
+			{seen(0, submit(t, h).ID)}, // it went to another run
+		} {
+			_, err := resolve(t, h, v.Ref.OpKey, state, opts...)
+			wantError(t, err, ledger.ErrAttemptedSince)
+		}
+	}
+	e := effect(t, h, v.Ref.OpKey)
+	if e.State != events.EffectInDoubt || e.Attempts != 2 || string(e.Arguments) != string(in.Arguments) {
+		t.Fatalf("after what was refused: %+v", e)
+	}
+	mustResolve(t, h, v.Ref.OpKey, events.EffectApplied, seen(e.Attempts, e.Run))
+	take(t, h, a.run).want(ledger.Replay, in)
+}

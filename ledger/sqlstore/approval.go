@@ -261,6 +261,8 @@ func (s *Store) decide(ctx context.Context, tx Tx, d ledger.Decision) (ledger.Ap
 		return a, err
 	}
 	switch {
+	case !d.Digest.IsZero() && d.Digest != a.Digest:
+		return a, fmt.Errorf("shown was %s, asked is %s: %w", d.Digest, a.Digest, ledger.ErrOtherCall)
 	case a.State == ledger.ApprovalExpired && a.Reason != "":
 		return a, fmt.Errorf("%s: %w", a.Reason, ledger.ErrExpired)
 	case a.State == ledger.ApprovalExpired, a.State == ledger.ApprovalRequested && !a.ExpiresAt.After(now):

@@ -60,6 +60,12 @@ func (s *Store) resolve(ctx context.Context, tx Tx, r ledger.Resolution) (ledger
 	if e.State != events.EffectInDoubt {
 		return ledger.Settlement{}, fmt.Errorf("it is %s: %w", e.State, ledger.ErrNotInDoubt)
 	}
+	switch {
+	case r.Attempt != 0 && r.Attempt != e.Attempts:
+		return ledger.Settlement{}, fmt.Errorf("what was said is of attempt %d, the latest is %d: %w", r.Attempt, e.Attempts, ledger.ErrAttemptedSince)
+	case !r.Run.IsZero() && r.Run != e.Run:
+		return ledger.Settlement{}, fmt.Errorf("run %s has it, and not %s: %w", e.Run, r.Run, ledger.ErrAttemptedSince)
+	}
 	as, err := readAttempts(ctx, tx, e.OpKey)
 	if err != nil {
 		return ledger.Settlement{}, err

@@ -82,6 +82,7 @@ func TestActs(t *testing.T) {
 			t.Fatal(code, page)
 		}
 		says(t, page, "Wants an approval", "refund", "above 100 EUR a person decides", "Approve once", "In doubt", "the worker that ran it went away", "What became of it?", "Settle")
+		page0 := page
 		_, page = s.see(bob, "/inbox")
 		if strings.Contains(page, "<form class=\"deed") {
 			t.Error("who only reads is offered a form")
@@ -92,15 +93,25 @@ func TestActs(t *testing.T) {
 		}
 
 		approve, effect := "/approvals/"+story.Approval.String(), "/effects/"+story.Effect.String()
+		asked, err := h.Store.Approval(t.Context(), story.Approval)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest := asked.Digest.String()
+		says(t, page0, `name="digest" value="`+digest+`"`, `name="attempt" value="1"`)
 		for name, r := range map[string]*http.Response{
-			"without a token":      s.post("", approve, "verb", "approve"),
-			"with a reading token": s.post(bob, approve, "verb", "approve"),
-			"of another tenant":    s.post(eve, approve, "verb", "approve"),
-			"with another verb":    s.post(ann, approve, "verb", "burn"),
-			"denied in silence":    s.post(ann, approve, "verb", "deny"),
-			"settled in silence":   s.post(ann, effect, "state", "applied"),
-			"settled as nothing":   s.post(ann, effect, "note", "n"),
-			"settled by a reader":  s.post(bob, effect, "state", "applied", "note", "n"),
+			"without its call":     s.post(ann, approve, "verb", "approve"),
+			"of another call":      s.post(ann, approve, "verb", "approve", "digest", strings.Repeat("ab", 32)),
+			"of no attempt":        s.post(ann, effect, "state", "applied", "note", "n"),
+			"of another attempt":   s.post(ann, effect, "state", "applied", "note", "n", "attempt", "2"),
+			"without a token":      s.post("", approve, "digest", digest, "verb", "approve"),
+			"with a reading token": s.post(bob, approve, "digest", digest, "verb", "approve"),
+			"of another tenant":    s.post(eve, approve, "digest", digest, "verb", "approve"),
+			"with another verb":    s.post(ann, approve, "digest", digest, "verb", "burn"),
+			"denied in silence":    s.post(ann, approve, "digest", digest, "verb", "deny"),
+			"settled in silence":   s.post(ann, effect, "attempt", "1", "state", "applied"),
+			"settled as nothing":   s.post(ann, effect, "attempt", "1", "note", "n"),
+			"settled by a reader":  s.post(bob, effect, "attempt", "1", "state", "applied", "note", "n"),
 			"cancelled by another": s.post(eve, "/runs/"+story.Queued.String()+"/cancel", "reason", "n"),
 		} {
 			if r.StatusCode < 400 {
@@ -112,16 +123,16 @@ func TestActs(t *testing.T) {
 			t.Fatalf("after refusals: %+v, %v", a, err)
 		}
 
-		if r := s.post(ann, approve, "verb", "approve", "reason", "I know them"); r.StatusCode != http.StatusSeeOther {
+		if r := s.post(ann, approve, "digest", digest, "verb", "approve", "reason", "I know them"); r.StatusCode != http.StatusSeeOther {
 			t.Fatalf("approve: %d %s", r.StatusCode, body(t, r))
 		}
 		if a, err = h.Store.Approval(t.Context(), story.Approval); err != nil || a.State != ledger.ApprovalApproved || !strings.HasPrefix(a.By, "ann (token ") || a.Reason != "I know them" {
 			t.Errorf("approved: %+v, %v", a, err)
 		}
-		if r := s.post(ann, approve, "verb", "approve"); r.StatusCode != http.StatusConflict || !strings.Contains(body(t, r), "decided already") {
+		if r := s.post(ann, approve, "digest", digest, "verb", "approve"); r.StatusCode != http.StatusConflict || !strings.Contains(body(t, r), "decided already") {
 			t.Errorf("approved again: %d", r.StatusCode)
 		}
-		if r := s.post(ann, effect, "state", "applied", "note", "it is in the list", "told", "refund re_8 made"); r.StatusCode != http.StatusSeeOther {
+		if r := s.post(ann, effect, "attempt", "1", "state", "applied", "note", "it is in the list", "told", "refund re_8 made"); r.StatusCode != http.StatusSeeOther {
 			t.Fatalf("resolve: %d %s", r.StatusCode, body(t, r))
 		}
 		es, err := h.Store.Effects(t.Context(), ledger.EffectFilter{OpKey: story.Effect})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/daybookhq/daybook/events"
@@ -138,7 +139,11 @@ func (p *page) decide(ctx context.Context, r *http.Request, c *chrome) (shown, e
 	if p.acts == nil {
 		return shown{}, access.ErrForbidden
 	}
-	if _, err := p.acts.Decide(ctx, id, verb == "approve", r.PostFormValue("reason")); err != nil {
+	var shownDigest events.Hash
+	if err := shownDigest.UnmarshalText([]byte(r.PostFormValue("digest"))); err != nil || shownDigest.IsZero() {
+		return shown{}, &problem{http.StatusBadRequest, "Look again", "The form does not say of which call it is: open the inbox anew, and answer there."}
+	}
+	if _, err := p.acts.Decide(ctx, id, shownDigest, verb == "approve", r.PostFormValue("reason")); err != nil {
 		return shown{}, err
 	}
 	return shown{}, elsewhere(c.with(c.to("inbox"), "done", verb))
@@ -149,6 +154,10 @@ func (p *page) resolve(ctx context.Context, r *http.Request, c *chrome) (shown, 
 	s := access.Settle{Note: r.PostFormValue("note"), Told: r.PostFormValue("told"), Force: r.PostFormValue("force") != ""}
 	if err := s.OpKey.UnmarshalText([]byte(r.PathValue("effect"))); err != nil {
 		return shown{}, ledger.ErrNotFound
+	}
+	var err error
+	if s.Attempt, err = strconv.Atoi(r.PostFormValue("attempt")); err != nil || s.Attempt < 1 {
+		return shown{}, &problem{http.StatusBadRequest, "Look again", "The form does not say of which attempt it is: open the inbox anew, and answer there."}
 	}
 	switch as := events.EffectState(r.PostFormValue("state")); as {
 	case events.EffectApplied, events.EffectNotApplied, events.EffectAbandoned:

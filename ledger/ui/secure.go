@@ -104,6 +104,8 @@ func (p *page) fails(w http.ResponseWriter, r *http.Request, c *chrome, err erro
 		why = &problem{http.StatusBadRequest, "Say why", "The record keeps it, and a model may read it: 1 to 2,000 bytes of plain text. Go back, and nothing is lost."}
 	case errors.Is(err, ledger.ErrDecided):
 		why = &problem{http.StatusConflict, "It is decided already", "Somebody was faster. The run shows who, and what they said."}
+	case errors.Is(err, ledger.ErrOtherCall):
+		why = &problem{http.StatusConflict, "It is for another call", "What you answered is not what the request is for: nothing was decided. Look again at the inbox."}
 	case errors.Is(err, ledger.ErrExpired):
 		why = &problem{http.StatusConflict, "Its time is over", "The request expired before it was answered: the call was refused, and the model told so."}
 	case errors.Is(err, ledger.ErrEnded):
@@ -112,6 +114,8 @@ func (p *page) fails(w http.ResponseWriter, r *http.Request, c *chrome, err erro
 		why = &problem{http.StatusConflict, "An attempt may still be acting", "Before its time is over only \"it took effect\" can be said, or anything with the box for it ticked: the record says so then."}
 	case errors.Is(err, ledger.ErrNotInDoubt):
 		why = &problem{http.StatusConflict, "It is settled already", "Late evidence came, or somebody was faster. The call shows which."}
+	case errors.Is(err, ledger.ErrAttemptedSince):
+		why = &problem{http.StatusConflict, "Another attempt has been made since", "What you said is of an attempt that is no longer the latest, or of a run that no longer has it: nothing was settled. Look again at the inbox."}
 	case errors.Is(err, context.DeadlineExceeded):
 		why = &problem{http.StatusServiceUnavailable, "That took too long", "The ledger did not answer in time. Narrow the filter, or try again in a moment."}
 	case errors.Is(err, ledger.ErrSchema):
@@ -145,8 +149,12 @@ const themeCookie = "daybook_theme"
 // local is where to go on this page: never to another host, whatever was sent.
 func (p *page) local(s string) string {
 	u, err := url.Parse(s)
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, p.Base+"/") || strings.HasPrefix(s, "//") || strings.Contains(s, "\\") {
+	if err != nil || !access.SafeNext(s) || !strings.HasPrefix(u.Path, p.Base+"/") {
 		return p.Base + "/runs"
 	}
-	return u.Path + "?" + u.RawQuery
+	to := u.EscapedPath() // what is decoded is not what was looked at
+	if u.RawQuery != "" {
+		to += "?" + u.RawQuery
+	}
+	return to
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -147,6 +148,17 @@ func TestTheme(t *testing.T) {
 		got := s.ask(r)
 		if got.StatusCode != http.StatusSeeOther || got.Header.Get("Location") != want {
 			t.Errorf("back to %q: %d %s", back, got.StatusCode, got.Header.Get("Location"))
+		}
+	}
+	root := open(t, openSQLite(t))
+	for back, want := range map[string]string{
+		"/%2fevil.example/login": "/runs", "/%5cevil.example/login": "/runs", "//evil.example/": "/runs", "/\tevil.example": "/runs",
+		"/runs/a%2fb?state=failed": "/runs/a%2fb?state=failed", "/costs": "/costs",
+	} {
+		q := url.Values{"back": {back}}
+		got := root.ask(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/theme/dark?"+q.Encode(), nil))
+		if got.StatusCode != http.StatusSeeOther || got.Header.Get("Location") != want {
+			t.Errorf("at the root, back to %q: %d %s", back, got.StatusCode, got.Header.Get("Location"))
 		}
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/runs", nil)

@@ -46,13 +46,16 @@ type Settle struct {
 	Note string
 	// Told is what the model reads; empty is a sentence that says State.
 	Told string
+	// Attempt is the latest attempt that they were shown ([ledger.Effect.Attempts]);
+	// 0 = whichever it is.
+	Attempt int
 	// Force does not wait for quiescence, and the record says so.
 	Force bool
 }
 
-// Decide answers a request for approval: scope approve. A reason is required to
-// deny. Errors: those of [ledger.Approvals.Decide].
-func (a *Acts) Decide(ctx context.Context, id events.ID, approve bool, reason string) (ap ledger.Approval, err error) {
+// Decide answers a request for approval: scope approve. shown is the digest of what
+// they were shown; zero = whatever the request is for. A reason is required to deny. Errors: those of [ledger.Approvals.Decide].
+func (a *Acts) Decide(ctx context.Context, id events.ID, shown events.Hash, approve bool, reason string) (ap ledger.Approval, err error) {
 	verb := "deny"
 	if approve {
 		verb = "approve"
@@ -62,7 +65,7 @@ func (a *Acts) Decide(ctx context.Context, id events.ID, approve bool, reason st
 			return events.RunID{}, err
 		}
 		run := ap.Run
-		ap, err = a.st.Decide(ctx, ledger.Decision{Approval: id, Approve: approve, By: p.Actor(), Reason: reason})
+		ap, err = a.st.Decide(ctx, ledger.Decision{Approval: id, Digest: shown, Approve: approve, By: p.Actor(), Reason: reason})
 		return run, err
 	})
 	return ap, err
@@ -84,7 +87,8 @@ func (a *Acts) Resolve(ctx context.Context, s Settle) (set ledger.Settlement, er
 		if err != nil {
 			return e.Run, err
 		}
-		r := ledger.Resolution{OpKey: s.OpKey, State: s.State, By: by, Note: note, Force: s.Force}
+		// Bound to the run that was checked: the effect may go to one that is not theirs.
+		r := ledger.Resolution{OpKey: s.OpKey, State: s.State, By: by, Note: note, Force: s.Force, Attempt: s.Attempt, Run: e.Run}
 		if told != "" {
 			r.Result = toldAs(s.State, a.red.String(told))
 		}
@@ -187,10 +191,12 @@ func refusedBecause(err error) string {
 		{ErrReason, "no_reason"},
 		{ledger.ErrNotFound, "not_found"}, // or another's: whoever asked is told no more, and neither is who only reads the log
 		{ledger.ErrDecided, "decided"},
+		{ledger.ErrOtherCall, "other_call"},
 		{ledger.ErrExpired, "expired"},
 		{ledger.ErrEnded, "ended"},
 		{ledger.ErrNotQuiescent, "not_quiescent"},
 		{ledger.ErrNotInDoubt, "not_in_doubt"},
+		{ledger.ErrAttemptedSince, "attempted_since"},
 		{ledger.ErrUnavailable, "unavailable"},
 	} {
 		if errors.Is(err, k.err) {

@@ -26,14 +26,14 @@ func TestActsNameWhoDidThem(t *testing.T) {
 		a, b, c := ledgertest.FillSample(t, st, "acme", "ann"), ledgertest.FillSample(t, st, "acme", "ann"), ledgertest.FillSample(t, st, "acme", "ann")
 
 		ctx := access.With(t.Context(), approver)
-		ap, err := acts.Decide(ctx, a.Approval, true, "")
+		ap, err := acts.Decide(ctx, a.Approval, events.Hash{}, true, "")
 		if err != nil || ap.State != ledger.ApprovalApproved || ap.By != "ann (token a1b2c3d4e5f6)" {
 			t.Errorf("approved: %+v, %v", ap, err)
 		}
-		if _, err := acts.Decide(ctx, a.Approval, true, ""); !errors.Is(err, ledger.ErrDecided) {
+		if _, err := acts.Decide(ctx, a.Approval, events.Hash{}, true, ""); !errors.Is(err, ledger.ErrDecided) {
 			t.Errorf("approved twice: %v", err)
 		}
-		if ap, err = acts.Decide(ctx, b.Approval, false, "line one\r\nline two"); err != nil || ap.Reason != "line one\nline two" {
+		if ap, err = acts.Decide(ctx, b.Approval, events.Hash{}, false, "line one\r\nline two"); err != nil || ap.Reason != "line one\nline two" {
 			t.Errorf("denied: %+v, %v", ap, err)
 		}
 
@@ -102,11 +102,11 @@ func TestActsAreScoped(t *testing.T) {
 		before := snapshot(t, st, s)
 		every := map[string]func(context.Context, ledgertest.Sample) error{
 			"approve": func(ctx context.Context, s ledgertest.Sample) error {
-				_, err := acts.Decide(ctx, s.Approval, true, "because")
+				_, err := acts.Decide(ctx, s.Approval, events.Hash{}, true, "because")
 				return err
 			},
 			"deny": func(ctx context.Context, s ledgertest.Sample) error {
-				_, err := acts.Decide(ctx, s.Approval, false, "because")
+				_, err := acts.Decide(ctx, s.Approval, events.Hash{}, false, "because")
 				return err
 			},
 			"resolve": func(ctx context.Context, s ledgertest.Sample) error {
@@ -186,7 +186,7 @@ func TestActsWantAReason(t *testing.T) {
 		s := ledgertest.FillSample(t, st, "acme", "ann")
 		ctx := access.With(t.Context(), access.Principal{Name: "x", Scopes: access.Scopes()})
 		for _, reason := range []string{"", "  \r\n", strings.Repeat("a", 2001), "a\x00b", "\xff", "a\x1b[2Jb"} {
-			_, deny := acts.Decide(ctx, s.Approval, false, reason)
+			_, deny := acts.Decide(ctx, s.Approval, events.Hash{}, false, reason)
 			_, resolve := acts.Resolve(ctx, access.Settle{OpKey: s.Effect, State: events.EffectApplied, Note: reason})
 			_, cancel := acts.Cancel(ctx, s.Run.ID, reason)
 			for _, err := range []error{deny, resolve, cancel} {
@@ -228,7 +228,7 @@ func TestATokenInAReasonIsNotKept(t *testing.T) {
 		tok := w.token("ann", access.Read)
 		ctx := access.With(t.Context(), access.Principal{Name: "x", Scopes: access.Scopes()})
 		a, b := ledgertest.FillSample(t, st, "acme", "ann"), ledgertest.FillSample(t, st, "acme", "ann")
-		ap, err := acts.Decide(ctx, a.Approval, false, "no: "+tok)
+		ap, err := acts.Decide(ctx, a.Approval, events.Hash{}, false, "no: "+tok)
 		if err != nil || strings.Contains(ap.Reason, tok[:20]) || !strings.HasPrefix(ap.Reason, "no: ") {
 			t.Errorf("%q, %v", ap.Reason, err)
 		}

@@ -280,7 +280,7 @@ func update(path string, may bool, change func([]Token) ([]Token, error)) error 
 	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", dir, err)
 	}
-	text, _, err := readFile(path)
+	text, was, err := readFile(path)
 	if err != nil && (!may || !errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
@@ -293,11 +293,12 @@ func update(path string, may bool, change func([]Token) ([]Token, error)) error 
 	if list, err = change(slices.Clone(list)); err != nil {
 		return err
 	}
-	return replace(d, path, format(list))
+	return replace(d, path, was, format(list))
 }
 
-// replace puts text in the place of a file, on the disk before it returns.
-func replace(dir *os.File, path string, text []byte) (err error) {
+// replace puts text in the place of a file, on the disk before it returns. It stays
+// whose it was (nil: it was nobody's): root may change a file that a service reads.
+func replace(dir *os.File, path string, was fs.FileInfo, text []byte) (err error) {
 	tmp, err := os.CreateTemp(dir.Name(), ".tokens-*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("write tokens: %w", err)
@@ -309,6 +310,9 @@ func replace(dir *os.File, path string, text []byte) (err error) {
 		}
 	}()
 	_, err = tmp.Write(text)
+	if err == nil && was != nil {
+		err = handOver(tmp, was)
+	}
 	if err == nil {
 		err = tmp.Sync()
 	}
@@ -319,4 +323,23 @@ func replace(dir *os.File, path string, text []byte) (err error) {
 		return err
 	}
 	return dir.Sync()
+}
+
+// handOver gives a file the owner, the group and the mode of another one.
+func handOver(f *os.File, was fs.FileInfo) error {
+	now, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	from, ok := was.Sys().(*syscall.Stat_t)
+	to, also := now.Sys().(*syscall.Stat_t)
+	if !ok || !also {
+		return errors.New("this system does not say whose the file is: edit it as its owner")
+	}
+	if from.Uid != to.Uid || from.Gid != to.Gid {
+		if err := f.Chown(int(from.Uid), int(from.Gid)); err != nil {
+			return fmt.Errorf("it would not stay with user %d and group %d, so it is as it was: do this as its owner, or as root: %w", from.Uid, from.Gid, err)
+		}
+	}
+	return f.Chmod(was.Mode().Perm())
 }

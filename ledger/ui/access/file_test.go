@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -194,4 +195,54 @@ func TestFileFaults(t *testing.T) {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
+}
+
+// TestFileStaysWhoseItWas: root adds a token, and the service that reads the file
+// still may.
+func TestFileStaysWhoseItWas(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	w := newWorld(t, nil)
+	w.token("ann", access.Read)
+	text, err := os.ReadFile(w.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	uid, gid := os.Geteuid(), os.Getegid()
+	if uid == 0 {
+		uid, gid = 12345, 23456 // another's
+	} else if groups, err := os.Getgroups(); err == nil && len(groups) > 0 {
+		gid = groups[len(groups)-1] // maybe not the one that new files get
+	}
+	if err := os.Chown(path, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	is := func(when string) {
+		t.Helper()
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || int(st.Uid) != uid || int(st.Gid) != gid || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: owner %d:%d, mode %04o; it was %d:%d, 0700", when, st.Uid, st.Gid, info.Mode().Perm(), uid, gid)
+		}
+	}
+	_, tok, err := access.Grant{Name: "bob", Scopes: []access.Scope{access.Read}}.New(time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := access.Add(path, tok); err != nil {
+		t.Fatal(err)
+	}
+	is("a token more")
+	if _, err := access.Revoke(path, "bob", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	is("a token revoked")
 }

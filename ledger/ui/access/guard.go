@@ -208,7 +208,7 @@ func (g *Guard) unknown(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	to := g.o.Base + "/login"
-	if next := r.URL.RequestURI(); next != "/" && safeNext(next) {
+	if next := r.URL.RequestURI(); next != "/" && SafeNext(next) {
 		to += "?next=" + url.QueryEscape(next)
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)

@@ -55,7 +55,7 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request) {
 	if !safe(r) {
 		next = r.PostForm.Get("next")
 	}
-	if !safeNext(next) {
+	if !SafeNext(next) {
 		next = "/"
 	}
 	form := view{Title: "Sign in", Form: true, Next: next}
@@ -114,9 +114,10 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, g.o.Base+"/login", http.StatusSeeOther)
 }
 
-// safeNext reports whether to go to next after signing in: a path here, and
-// nothing that a browser might take for another site.
-func safeNext(next string) bool {
+// SafeNext reports whether somebody may be sent on to next, which came with a
+// request: a path here, and nothing that a browser might take for another site, also
+// once it is decoded.
+func SafeNext(next string) bool {
 	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsRune(next, '\\') || len(next) > 2000 {
 		return false
 	}

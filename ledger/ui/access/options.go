@@ -92,7 +92,7 @@ func (o Options) check() (loopback bool, err error) {
 	case !loopback && !o.TLS && len(o.Proxies) == 0:
 		return loopback, fmt.Errorf("%w: listen on %q: %w", ErrOptions, o.Listen, ErrPlain)
 	}
-	if o.Base != "" && (!safeNext(o.Base) || strings.HasSuffix(o.Base, "/") || strings.ContainsAny(o.Base, "?#\"<>")) {
+	if o.Base != "" && (!SafeNext(o.Base) || strings.HasSuffix(o.Base, "/") || strings.ContainsAny(o.Base, "?#\"<>")) {
 		return loopback, fmt.Errorf("%w: base %q: want a path such as /daybook", ErrOptions, o.Base)
 	}
 	for _, h := range o.Hosts {
