@@ -42,6 +42,13 @@ func (h *History) Inherit(e events.Event) error {
 	return nil
 }
 
+// BeginBehind takes an event of another run for the one that this history goes on
+// from, and nothing of what was said before it: for a run that is only to be ended.
+// It is called before the first Apply.
+func (h *History) BeginBehind(run events.RunID, seq uint64, hash events.Hash) {
+	h.origin = origin{run: run, seq: seq, hash: hash}
+}
+
 // Inherited returns the last inherited event: its run, sequence and hash; the
 // zero run if there is none.
 func (h *History) Inherited() (run events.RunID, seq uint64, hash events.Hash) {

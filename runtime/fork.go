@@ -72,11 +72,31 @@ func (s *session) inherit(ctx context.Context) error {
 	if s.run.ForkOf.IsZero() && s.run.Continues.IsZero() {
 		return nil
 	}
-	return s.retry(ctx, "read inherited history", func() error {
+	err := s.retry(ctx, "read inherited history", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return Inherit(ctx, s.w.cfg.Ledger, s.run, s.hist)
 	})
+	if err == nil || !errors.Is(err, errUnworkable) || s.run.Continues.IsZero() {
+		return err
+	}
+	// Those behind it in its session wait for its end, which needs no transcript.
+	switch {
+	case s.run.State == ledger.Cancelling:
+	case errors.Is(err, errTooMuch):
+		s.unfit = &events.RunFailed{StoppedBy: events.StoppedByError, Error: events.ErrorInfo{
+			Kind: "session_too_long", Message: cut(s.w.cfg.Redactor.Error(err).Error(), maxDetail),
+		}}
+	default:
+		return err
+	}
+	s.log.Warn("the run ends without what its session has said before", "error", s.w.cfg.Redactor.Error(err))
+	o := s.run.Continues
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hist = loops.NewHistory(s.run.ID)
+	s.hist.BeginBehind(o.Run, o.Seq, o.Hash)
+	return nil
 }
 
 // forkOrigin is what a fork's first event says of where it comes from; nil for

@@ -26,6 +26,9 @@ const (
 	maxInheritedBytes = 256 << 20 // of their events
 )
 
+// errTooMuch is a history that no run can begin with, now or later.
+var errTooMuch = fmt.Errorf("give the agent a compaction and begin another session: %w", errUnworkable)
+
 // errEnough ends a reading early.
 var errEnough = errors.New("enough")
 
@@ -80,7 +83,7 @@ func inheritPart(ctx context.Context, src HistorySource, p inherited, from uint6
 			err = h.Inherit(e)
 		}
 		if *size += len(s.Bytes()); err == nil && *size > maxInheritedBytes {
-			err = fmt.Errorf("what it begins with has over %d MiB of events: give the agent a compaction and begin another session", maxInheritedBytes>>20)
+			err = fmt.Errorf("what it begins with has over %d MiB of events: %w", maxInheritedBytes>>20, errTooMuch)
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", errUnworkable, err)
@@ -111,7 +114,7 @@ func lineage(ctx context.Context, src HistorySource, run ledger.Run, whole bool)
 			return parts, nil
 		}
 		if len(parts) == maxOrigins {
-			return nil, fmt.Errorf("run %s begins with the history of over %d runs: give the agent a compaction and begin another session: %w", run.ID, maxOrigins, errUnworkable)
+			return nil, fmt.Errorf("run %s begins with the history of over %d runs: %w", run.ID, maxOrigins, errTooMuch)
 		}
 		var err error
 		if r, err = src.Run(ctx, p.run); err != nil {

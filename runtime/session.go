@@ -41,7 +41,8 @@ type session struct {
 	policy  policy
 	asked   *events.Guard // what the parent asks; nil = nothing
 	prompt  string
-	output  *output // what the run's end has to fit; nil = text
+	output  *output           // what the run's end has to fit; nil = text
+	unfit   *events.RunFailed // why it can only be ended; nil = it can go on
 
 	// mu guards what numbers events. It is held while the journal accepts an
 	// event, which may take as long as the journal is full, so nothing that

@@ -11,6 +11,7 @@ import (
 	"github.com/daybookhq/daybook/events"
 	"github.com/daybookhq/daybook/ledger"
 	"github.com/daybookhq/daybook/model"
+	"github.com/daybookhq/daybook/runtime"
 	"github.com/daybookhq/daybook/tools"
 	"github.com/daybookhq/daybook/tools/policy"
 )
@@ -110,5 +111,54 @@ func TestRulesCountTheRunsOwnTurns(t *testing.T) {
 		if r.State != ledger.Finished || count[events.ToolExecutionBlocked](w, r.ID) != 0 {
 			t.Errorf("%s: %s %s\n%s", say, r.State, r.Error, w.story(r.ID))
 		}
+	}
+}
+
+// loses has the archive without an event.
+func (w *world) loses(id events.RunID, seq int) {
+	w.exec(`DELETE FROM events WHERE run_id = ? AND seq = ?`, id[:], seq)
+}
+
+// A run that can never be told what came before is not in the way for ever: whoever
+// cancels it lets those behind it go.
+func TestUnreadableSessionIsLetGoByCancelling(t *testing.T) {
+	w := newWorld(t, new(companion), looker())
+	k := w.start()
+	first := w.wait(w.continued("s", "one").ID, false)
+	k.stop(t)
+	w.loses(first.ID, 3)
+	second := w.continued("s", "two")
+	w.start()
+	w.until("it is marked as unreadable", func() bool {
+		r, err := w.store.Run(t.Context(), second.ID)
+		return err == nil && r.Unreadable != ""
+	})
+	if _, err := w.client().Cancel(t.Context(), second.ID, "operator", "its session is lost"); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.wait(second.ID, false); r.State != ledger.Cancelled {
+		t.Errorf("it is %s, want cancelled", r.State)
+	}
+}
+
+// endless is a ledger in which every run that is gone on from goes on from itself.
+type endless struct{ runtime.Ledger }
+
+func (l endless) Run(ctx context.Context, id events.RunID) (ledger.Run, error) {
+	r, err := l.Ledger.Run(ctx, id)
+	r.Continues, r.SessionPlace = ledger.Origin{Run: r.ID, Seq: 1}, 0
+	return r, err
+}
+
+// A session that has grown beyond what can be read ends its runs and says what to do.
+func TestSessionThatIsTooLong(t *testing.T) {
+	w := newWorld(t, new(companion), looker())
+	k := w.start()
+	w.wait(w.continued("s", "one").ID, false)
+	k.stop(t)
+	w.startOn(endless{w.store})
+	r := w.wait(w.continued("s", "two").ID, false)
+	if r.State != ledger.Failed || !strings.Contains(r.Error, "begin another session") {
+		t.Errorf("it is %s (%s), want failed, with what to do", r.State, r.Error)
 	}
 }

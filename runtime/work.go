@@ -130,6 +130,9 @@ func (s *session) next(ctx context.Context, bound bool) (bool, error) {
 	if s.run.State == ledger.Cancelling || s.cancelRequested() {
 		return bound, s.recordCancelled(ctx)
 	}
+	if s.unfit != nil {
+		return bound, s.end(ctx, *s.unfit)
+	}
 	if lacks := s.w.lacks(s.run.Requires); lacks != "" {
 		// It was taken for the facts that came in, which any worker may number.
 		return bound, s.park(ctx, events.RunParked{Reason: events.ParkNoCapableWorker, Detail: "needs a worker with " + lacks}, 0)
