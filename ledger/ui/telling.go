@@ -16,6 +16,10 @@ const maxSaid = 4000
 // long: a text that does not stand there as a whole until it is scrolled.
 func long(s string) bool { return len(s) > maxSaid || strings.Count(s, "\n") > 20 }
 
+// scrolls: a text that may have to be scrolled on the narrowest screen, so it can be
+// reached by keyboard.
+func scrolls(s string) bool { return len(s) > 150 || strings.Count(s, "\n") > 8 }
+
 func sortArguments(as []argument) {
 	slices.SortFunc(as, func(a, b argument) int { return cmp.Compare(a.name, b.name) })
 }
