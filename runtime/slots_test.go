@@ -55,6 +55,7 @@ func TestPlacesInALineOutliveParking(t *testing.T) {
 		if a, b := <-got, <-got; a != 2 || b != 3 {
 			t.Errorf("%d came before %d", a, b)
 		}
+		synctest.Wait() // until the last has let go
 		if l := s.of["m"]; l.busy != 0 || len(l.queue) != 0 || len(l.since) != 0 {
 			t.Errorf("left behind: %d busy, %d in line, places of %v", l.busy, len(l.queue), l.since)
 		}
