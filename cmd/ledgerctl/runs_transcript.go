@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,6 +52,13 @@ type part struct {
 
 // transcript tells a run as a conversation, a turn at a time.
 func (a *app) transcript(ctx context.Context, st ledger.Store, s ledger.Summary, f transcriptFlags) error {
+	if a.output == formatJSON && (a.shape.query != nil || a.shape.as != formatJSON) { // made of the whole
+		told, err := a.toldJSON(ctx, st, s, f)
+		if err != nil {
+			return err
+		}
+		return a.json(told)
+	}
 	buf := bufio.NewWriterSize(a.out, 64<<10)
 	inner := *a // what is written below goes through one buffer
 	inner.out = buf
@@ -65,6 +73,15 @@ func (a *app) transcript(ctx context.Context, st ledger.Store, s ledger.Summary,
 	}
 	err := a.writeTranscript(ctx, st, s, f, out)
 	return errors.Join(err, buf.Flush())
+}
+
+// toldJSON is a run's transcript as one value.
+func (a *app) toldJSON(ctx context.Context, st ledger.Store, s ledger.Summary, f transcriptFlags) (json.RawMessage, error) {
+	var told bytes.Buffer
+	inner := *a
+	inner.out, inner.shape = &told, shape{}
+	err := inner.writeTranscript(ctx, st, s, f, &transcriptJSON{a: &inner})
+	return told.Bytes(), err
 }
 
 func (a *app) writeTranscript(ctx context.Context, st ledger.Store, s ledger.Summary, f transcriptFlags, out transcriptOut) error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -107,13 +106,11 @@ func (a *app) sessionJSON(ctx context.Context, st ledger.Store, s ledger.Session
 		Totals  sessionSums       `json:"totals"`
 	}{viewOfSession(s), []json.RawMessage{}, sumsOf(runs)}
 	for _, r := range runs {
-		var told bytes.Buffer
-		inner := *a
-		inner.out, inner.shape = &told, shape{}
-		if err := inner.writeTranscript(ctx, st, r, f, &transcriptJSON{a: &inner}); err != nil {
+		told, err := a.toldJSON(ctx, st, r, f)
+		if err != nil {
 			return err
 		}
-		v.Runs = append(v.Runs, told.Bytes())
+		v.Runs = append(v.Runs, told)
 	}
 	return a.json(v)
 }

@@ -20,6 +20,7 @@ type transcriptView struct {
 	sections []*telling.Section
 	page     int // from 0
 	pages    int
+	cut      bool // the run has more events than a page reads
 }
 
 func (p *page) transcript(ctx context.Context, r *http.Request, c *chrome) (shown, error) {
@@ -51,6 +52,7 @@ func (p *page) transcript(ctx context.Context, r *http.Request, c *chrome) (show
 	seen := 0
 	err = c.read.Events(ctx, h.ID, 1, func(s events.Sealed) error {
 		if seen++; seen > maxEvents {
+			v.cut = true
 			return errEnough
 		}
 		return t.Event(s)
