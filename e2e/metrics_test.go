@@ -108,14 +108,7 @@ func (s *site) eventful(t *testing.T) (processes []*process, ended float64) {
 		more = append(more, "--policy", name+"="+filepath.Join(dir, name+".yaml"))
 	}
 	p := s.provider(t, opaque)
-	known := p.srv.Config.Handler
-	p.srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "ORD-9999") {
-			reply(w, http.StatusInternalServerError, "out of order")
-			return
-		}
-		known.ServeHTTP(w, r)
-	})
+	p.set(func(p *provider) { p.lost = "ORD-9999" })
 	if s.dir == "" {
 		log := filepath.Join(s.logs, "projector.log")
 		processes = append(processes, start(t, log, nil, binary(t, "cmd/runner"), append([]string{"projector", "--health", "127.0.0.1:0"}, s.flags()...)...))

@@ -55,6 +55,7 @@ type provider struct {
 	fences   map[string]int
 	strange  []string // what must not be
 	probes   int
+	lost     string // the order that it has no answer about
 }
 
 func newProvider(t testing.TB, mode, path string) *provider {
@@ -66,6 +67,12 @@ func newProvider(t testing.TB, mode, path string) *provider {
 	p := &provider{mode: mode, path: path, log: f, byKey: map[string]payments.Refund{}, fences: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /orders/{order}", func(w http.ResponseWriter, r *http.Request) {
+		var lost string
+		p.set(func(p *provider) { lost = p.lost })
+		if r.PathValue("order") == lost {
+			reply(w, http.StatusInternalServerError, "out of order")
+			return
+		}
 		reply(w, http.StatusOK, payments.Order{Order: r.PathValue("order"), Customer: "Ana Petrova", Paid: "49.90", Currency: "EUR"})
 	})
 	mux.HandleFunc("POST /refunds", p.refund)
