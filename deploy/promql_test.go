@@ -200,22 +200,23 @@ func TestAnswers(t *testing.T) {
 		w = append(w, series{l, v})
 	}
 	for expr, want := range map[string]string{
-		`max by (q) (a)`:                         `{q="x"}=5`,
-		`max(a offset 2m)`:                       `{}=5`,
-		`sum(a{i="1"})`:                          `{}=5`,
-		`max by (q) (a offset 2m)`:               `{q="x"}=5 {q="y"}=1`,
-		`max by (q) (a offset 3m)`:               `{q="x"}=5`,
-		`b`:                                      `{__name__="b", q="x"}=0`,
-		`b offset 1h`:                            ``,
-		`absent(b == 1)`:                         `{}=1`,
-		`absent(b == 0)`:                         ``,
-		`max by (q) (a) > on (q) max by (q) (b)`: `{q="x"}=5`,
-		`max(a) > 5 or max(a) > 4`:               `{}=5`,
+		`max by (q) (a)`:           `{q="x"}=5`,
+		`max(a offset 2m)`:         `{}=5`,
+		`sum(a{i="1"})`:            `{}=5`,
+		`max by (q) (a offset 2m)`: `{q="x"}=5 {q="y"}=1`,
+		`max by (q) (a offset 3m)`: `{q="x"}=5`,
+		`b`:                        `{__name__="b", q="x"}=0`,
+		`b offset 1h`:              ``,
+		`absent(b == 1)`:           `{}=1`,
+		`absent(b == 0)`:           ``,
+		`max(a) > 5 or max(a) > 4`: `{}=5`,
 		`max(a) > (max(a offset 1h) or vector(0))`:  `{}=5`,
 		`max(b) > (max(b offset 1h) or max(b) * 0)`: ``,
 		`max(a) and on () (max(b) == 1)`:            ``,
 		`increase(c[10m])`:                          `{}=6`,
 		`sum(increase(c[2m]))`:                      `{}=2`,
+
+		`max by (q) (a) > on (q) max by (q) (b)`: `{q="x"}=5`,
 	} {
 		e, err := parser.ParseExpr(expr)
 		if err != nil {
