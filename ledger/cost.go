@@ -37,6 +37,33 @@ type CostRow struct {
 	OutputTokens int64
 }
 
+// Plus is r and o in one; the key is r's.
+func (r CostRow) Plus(o CostRow) CostRow {
+	r.ModelCost, r.ToolCost = plus(r.ModelCost, o.ModelCost), plus(r.ToolCost, o.ToolCost)
+	r.ModelCalls += o.ModelCalls
+	r.ToolCalls += o.ToolCalls
+	r.Unpriced += o.Unpriced
+	r.Unmeasured += o.Unmeasured
+	r.Unsettled += o.Unsettled
+	r.InputTokens += o.InputTokens
+	r.OutputTokens += o.OutputTokens
+	return r
+}
+
+// Cost is what models and tools cost together, in pico-USD.
+func (r CostRow) Cost() *big.Int { return plus(r.ModelCost, r.ToolCost) }
+
+// plus is a sum in which nil is nothing.
+func plus(a, b *big.Int) *big.Int {
+	sum := new(big.Int)
+	for _, v := range []*big.Int{a, b} {
+		if v != nil {
+			sum.Add(sum, v)
+		}
+	}
+	return sum
+}
+
 // mostDays bounds a gap that [EachDay] fills: a clock that was wrong once is not
 // worth ten thousand lines.
 const mostDays = 366

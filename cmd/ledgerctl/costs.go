@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -117,32 +116,26 @@ func (a *app) moment(flag, s string) (time.Time, error) {
 
 func (a *app) printCosts(rows []ledger.CostRow, by string) error {
 	views := make([]costView, len(rows))
-	total := costView{Key: "total", total: true}
+	var sum ledger.CostRow
 	for i, r := range rows {
-		views[i] = costView{
-			By: by, Key: r.Key, ModelCost: dollars{r.ModelCost}, ToolCost: dollars{r.ToolCost}, Cost: sum(dollars{r.ModelCost}, dollars{r.ToolCost}),
-			ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Unpriced: r.Unpriced, Unmeasured: r.Unmeasured, Unsettled: r.Unsettled,
-			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
-		}
-		total.add(views[i])
+		views[i] = costViewOf(r, by)
+		sum = sum.Plus(r)
 	}
 	if a.output == formatTable && by != "" && len(views) > 1 {
+		sum.Key = "total"
+		total := costViewOf(sum, "")
+		total.total = true
 		views = append(views, total)
 	}
 	return list(a, views, costColumns(by), "no calls, no costs")
 }
 
-func sum(a, b dollars) dollars { return dollars{new(big.Int).Add(a.orZero(), b.orZero())} }
-
-func (t *costView) add(v costView) {
-	t.ModelCost, t.ToolCost, t.Cost = sum(t.ModelCost, v.ModelCost), sum(t.ToolCost, v.ToolCost), sum(t.Cost, v.Cost)
-	t.ModelCalls += v.ModelCalls
-	t.ToolCalls += v.ToolCalls
-	t.Unpriced += v.Unpriced
-	t.Unmeasured += v.Unmeasured
-	t.Unsettled += v.Unsettled
-	t.InputTokens += v.InputTokens
-	t.OutputTokens += v.OutputTokens
+func costViewOf(r ledger.CostRow, by string) costView {
+	return costView{
+		By: by, Key: r.Key, ModelCost: dollars{r.ModelCost}, ToolCost: dollars{r.ToolCost}, Cost: dollars{r.Cost()},
+		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Unpriced: r.Unpriced, Unmeasured: r.Unmeasured, Unsettled: r.Unsettled,
+		InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
+	}
 }
 
 func costColumns(by string) []column[costView] {

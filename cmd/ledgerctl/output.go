@@ -248,22 +248,13 @@ func (a *app) json(v any) error {
 	if a.shape.as == formatJSONL || a.output == formatJSONL {
 		return a.jsonLine(v)
 	}
-	b, err := a.marshal(v)
-	if err != nil {
-		return err
-	}
-	switch {
-	case a.shape.query != nil:
-		return a.shape.query.write(a, b)
-	case a.shape.as == formatYAML:
-		return a.yaml(b)
-	case a.shape.as == formatCSV, a.shape.as == formatFields:
-		return a.records(b)
-	}
-	return a.writeJSON(b, "  ")
+	return a.value(v, "  ")
 }
 
-func (a *app) jsonLine(v any) error {
+func (a *app) jsonLine(v any) error { return a.value(v, "") }
+
+// value writes v as --output and --jq say; indent is that of JSON.
+func (a *app) value(v any, indent string) error {
 	b, err := a.marshal(v)
 	if err != nil {
 		return err
@@ -276,7 +267,7 @@ func (a *app) jsonLine(v any) error {
 	case a.shape.as == formatCSV, a.shape.as == formatFields:
 		return a.records(b)
 	}
-	return a.writeJSON(b, "")
+	return a.writeJSON(b, indent)
 }
 
 func writeCSV[T any](a *app, rows []T, cols []column[T]) error {

@@ -185,7 +185,7 @@ func (r *runReport) costChildren(ctx context.Context, st ledger.Store) error {
 		return err
 	}
 	for _, row := range all {
-		r.withChildren = addCosts(r.withChildren, row)
+		r.withChildren = r.withChildren.Plus(row)
 	}
 	total := rowCost(r.withChildren)
 	r.WithChildren = &total
@@ -200,7 +200,7 @@ func (r *runReport) costChildren(ctx context.Context, st ledger.Store) error {
 		}
 		var own ledger.CostRow
 		for _, row := range rows {
-			own = addCosts(own, row)
+			own = own.Plus(row)
 		}
 		cost := rowCost(own)
 		v.Cost, v.cost = &cost, costWords(own)

@@ -200,13 +200,11 @@ func (a *app) agrees(ctx context.Context, st ledger.Store, r ledger.Run, s *tell
 	if err != nil {
 		return nil, err
 	}
-	var c costView
+	var sum ledger.CostRow
 	for _, row := range rows {
-		c.add(costView{
-			ModelCost: dollars{row.ModelCost}, ToolCost: dollars{row.ToolCost}, ModelCalls: row.ModelCalls, ToolCalls: row.ToolCalls,
-			Unpriced: row.Unpriced, Unmeasured: row.Unmeasured, Unsettled: row.Unsettled,
-		})
+		sum = sum.Plus(row)
 	}
+	c := costViewOf(sum, "")
 	if c.ModelCost.orZero().Cmp(s.ModelCost.OrZero()) != 0 || c.ToolCost.orZero().Cmp(s.ToolCost.OrZero()) != 0 || c.ModelCalls != s.ModelCalls ||
 		c.ToolCalls != s.ToolCalls || c.Unpriced != s.Unpriced || c.Unmeasured != s.Unmeasured || c.Unsettled != s.Unsettled {
 		notes = append(notes, "costs does not say the same yet, because the run goes on or the projector is behind:\n"+a.command("costs", "--run", r.ID.String()))

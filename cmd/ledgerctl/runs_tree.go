@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"slices"
 	"strings"
 
@@ -82,22 +81,14 @@ func (a *app) tree(ctx context.Context, st ledger.Store, r ledger.Run, costs map
 			if err != nil {
 				return nil, err
 			}
-			n.Children, n.sum = append(n.Children, child), addCosts(n.sum, child.sum)
+			n.Children, n.sum = append(n.Children, child), n.sum.Plus(child.sum)
 		}
 	}
 	n.Cost, n.Total = rowCost(n.costs), rowCost(n.sum)
 	return n, nil
 }
 
-func rowCost(r ledger.CostRow) dollars { return sum(dollars{r.ModelCost}, dollars{r.ToolCost}) }
-
-func addCosts(a, b ledger.CostRow) ledger.CostRow {
-	add := func(a, b *big.Int) *big.Int { return sum(dollars{a}, dollars{b}).pico }
-	return ledger.CostRow{
-		ModelCost: add(a.ModelCost, b.ModelCost), ToolCost: add(a.ToolCost, b.ToolCost),
-		Unpriced: a.Unpriced + b.Unpriced, Unmeasured: a.Unmeasured + b.Unmeasured, Unsettled: a.Unsettled + b.Unsettled,
-	}
-}
+func rowCost(r ledger.CostRow) dollars { return dollars{r.Cost()} }
 
 // costWords is an amount with what nobody knows beside it.
 func costWords(r ledger.CostRow) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -248,3 +249,5 @@ func (d *dollars) UnmarshalText(b []byte) (err error) {
 	d.pico, err = events.ParsePico(string(b))
 	return err
 }
+
+func sum(a, b dollars) dollars { return dollars{new(big.Int).Add(a.orZero(), b.orZero())} }

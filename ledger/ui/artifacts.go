@@ -154,7 +154,7 @@ func (p *page) tree(ctx context.Context, r *http.Request, c *chrome) (shown, err
 	total := ledger.CostRow{}
 	for _, row := range rows {
 		costs[row.Key] = row
-		total = added(total, row)
+		total = total.Plus(row)
 	}
 	t := treeView{total: total}
 	if t.above, err = c.above(ctx, h.Run); err != nil {
@@ -274,7 +274,7 @@ func (p *page) runCost(ctx context.Context, r *http.Request, c *chrome) (shown, 
 	slices.SortFunc(turns, func(a, b turnCost) int { return a.turn - b.turn })
 	for _, t := range turns {
 		v.days = append(v.days, t.CostRow)
-		v.total = added(v.total, t.CostRow)
+		v.total = v.total.Plus(t.CostRow)
 	}
 	v.chart, v.highest = chartOf(v.days)
 	n, _ := strconv.Atoi(r.URL.Query().Get("page"))

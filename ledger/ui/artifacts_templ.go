@@ -523,7 +523,7 @@ func treeShown(c chrome, h runHead, t treeView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var20 string
-			templ_7745c5c3_Var20, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(sumOf(n.cost))).Resolve(ctx)
+			templ_7745c5c3_Var20, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(n.cost.Cost())).Resolve(ctx)
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `artifacts.templ`, Line: 78, Col: 47}
 			}
@@ -536,7 +536,7 @@ func treeShown(c chrome, h runHead, t treeView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var21 string
-			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(sumOf(n.cost)))
+			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(n.cost.Cost()))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `artifacts.templ`, Line: 79, Col: 30}
 			}
@@ -603,7 +603,7 @@ func treeShown(c chrome, h runHead, t treeView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var25 string
-		templ_7745c5c3_Var25, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(sumOf(t.total))).Resolve(ctx)
+		templ_7745c5c3_Var25, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(t.total.Cost())).Resolve(ctx)
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `artifacts.templ`, Line: 92, Col: 47}
 		}
@@ -616,7 +616,7 @@ func treeShown(c chrome, h runHead, t treeView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var26 string
-		templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(sumOf(t.total)))
+		templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(t.total.Cost()))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `artifacts.templ`, Line: 92, Col: 75}
 		}
@@ -692,7 +692,7 @@ func runCostShown(c chrome, h runHead, v costView, turns []turnCost, n, pages in
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var30 string
-			templ_7745c5c3_Var30, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(sumOf(v.total))).Resolve(ctx)
+			templ_7745c5c3_Var30, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(v.total.Cost())).Resolve(ctx)
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `artifacts.templ`, Line: 106, Col: 56}
 			}
@@ -705,7 +705,7 @@ func runCostShown(c chrome, h runHead, v costView, turns []turnCost, n, pages in
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var31 string
-			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(sumOf(v.total)))
+			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(v.total.Cost()))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `artifacts.templ`, Line: 106, Col: 84}
 			}
@@ -990,7 +990,7 @@ func runCostShown(c chrome, h runHead, v costView, turns []turnCost, n, pages in
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var51 string
-				templ_7745c5c3_Var51, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(sumOf(t.CostRow))).Resolve(ctx)
+				templ_7745c5c3_Var51, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(t.CostRow.Cost())).Resolve(ctx)
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `artifacts.templ`, Line: 137, Col: 51}
 				}
@@ -1003,7 +1003,7 @@ func runCostShown(c chrome, h runHead, v costView, turns []turnCost, n, pages in
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var52 string
-				templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(sumOf(t.CostRow)))
+				templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(t.CostRow.Cost()))
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `artifacts.templ`, Line: 137, Col: 81}
 				}

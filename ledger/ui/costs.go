@@ -66,14 +66,14 @@ func (p *page) costs(ctx context.Context, r *http.Request, c *chrome) (shown, er
 		return shown{}, err
 	}
 	for _, d := range v.days {
-		v.total = added(v.total, d)
+		v.total = v.total.Plus(d)
 	}
-	slices.SortStableFunc(v.rows, func(a, b ledger.CostRow) int { return sumOf(b).Cmp(sumOf(a)) })
+	slices.SortStableFunc(v.rows, func(a, b ledger.CostRow) int { return b.Cost().Cmp(a.Cost()) })
 	if len(v.rows) > maxKeys {
 		v.rest = len(v.rows) - maxKeys + 1
 		last := ledger.CostRow{Key: ""}
 		for _, r := range v.rows[maxKeys-1:] {
-			last = added(last, r)
+			last = last.Plus(r)
 		}
 		v.rows = append(v.rows[:maxKeys-1:maxKeys-1], last)
 	}
@@ -91,24 +91,6 @@ func orZero(v *big.Int) *big.Int {
 	return v
 }
 
-func sumOf(r ledger.CostRow) *big.Int {
-	return new(big.Int).Add(orZero(r.ModelCost), orZero(r.ToolCost))
-}
-
-// added is two sums as one; the key is the first's.
-func added(a, b ledger.CostRow) ledger.CostRow {
-	a.ModelCost = new(big.Int).Add(orZero(a.ModelCost), orZero(b.ModelCost))
-	a.ToolCost = new(big.Int).Add(orZero(a.ToolCost), orZero(b.ToolCost))
-	a.ModelCalls += b.ModelCalls
-	a.ToolCalls += b.ToolCalls
-	a.Unpriced += b.Unpriced
-	a.Unmeasured += b.Unmeasured
-	a.Unsettled += b.Unsettled
-	a.InputTokens += b.InputTokens
-	a.OutputTokens += b.OutputTokens
-	return a
-}
-
 // chartHeight and chartWidth are the units in which the chart of costs is drawn.
 const (
 	chartHeight = 160
@@ -122,7 +104,7 @@ func chartOf(days []ledger.CostRow) (cs []column, highest *big.Int) {
 	days = days[max(len(days)-maxColumns, 0):]
 	highest = new(big.Int)
 	for _, d := range days {
-		if s := sumOf(d); s.Cmp(highest) > 0 {
+		if s := d.Cost(); s.Cmp(highest) > 0 {
 			highest = s
 		}
 	}
@@ -143,7 +125,7 @@ func chartOf(days []ledger.CostRow) (cs []column, highest *big.Int) {
 		cs = append(cs, column{
 			key: d.Key, x: round(float64(i)*step + (step-w)/2), w: round(w),
 			modelY: round(chartHeight - m), modelH: round(m), toolY: round(chartHeight - m - t), toolH: round(t),
-			title:   d.Key + ": " + dollars(sumOf(d)) + unknownTail(d),
+			title:   d.Key + ": " + dollars(d.Cost()) + unknownTail(d),
 			unknown: d.Unpriced+d.Unmeasured+d.Unsettled > 0,
 		})
 	}
@@ -159,11 +141,11 @@ func unknownTail(r ledger.CostRow) string {
 
 // share is a row's part of the whole, in units of 0 to 100.
 func share(r, total ledger.CostRow) string {
-	all := sumOf(total)
+	all := total.Cost()
 	if all.Sign() == 0 {
 		return "0"
 	}
-	f, _ := new(big.Rat).SetFrac(sumOf(r), all).Float64()
+	f, _ := new(big.Rat).SetFrac(r.Cost(), all).Float64()
 	return strconv.FormatFloat(f*100, 'f', 1, 64)
 }
 

@@ -122,7 +122,7 @@ func costsShown(c chrome, v costView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var5 string
-			templ_7745c5c3_Var5, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(sumOf(v.total))).Resolve(ctx)
+			templ_7745c5c3_Var5, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(v.total.Cost())).Resolve(ctx)
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `costs.templ`, Line: 31, Col: 56}
 			}
@@ -135,7 +135,7 @@ func costsShown(c chrome, v costView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var6 string
-			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(sumOf(v.total)))
+			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(v.total.Cost()))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `costs.templ`, Line: 31, Col: 84}
 			}
@@ -337,7 +337,7 @@ func costsShown(c chrome, v costView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var19 string
-				templ_7745c5c3_Var19, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(sumOf(d))).Resolve(ctx)
+				templ_7745c5c3_Var19, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(d.Cost())).Resolve(ctx)
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `costs.templ`, Line: 69, Col: 44}
 				}
@@ -350,7 +350,7 @@ func costsShown(c chrome, v costView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var20 string
-				templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(sumOf(d)))
+				templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(d.Cost()))
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `costs.templ`, Line: 69, Col: 66}
 				}
@@ -767,7 +767,7 @@ func costRow(c chrome, v costView, r ledger.CostRow, rest bool) templ.Component 
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var46 string
-		templ_7745c5c3_Var46, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(sumOf(r))).Resolve(ctx)
+		templ_7745c5c3_Var46, templ_7745c5c3_Err = templruntime.NewAttributeExpression(exact(r.Cost())).Resolve(ctx)
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `costs.templ`, Line: 126, Col: 39}
 		}
@@ -780,7 +780,7 @@ func costRow(c chrome, v costView, r ledger.CostRow, rest bool) templ.Component 
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var47 string
-		templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(sumOf(r)))
+		templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinStringErrs(dollars(r.Cost()))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `costs.templ`, Line: 126, Col: 61}
 		}
